@@ -1,0 +1,150 @@
+# Helpers that declare the project's targets: libraries by folder, tests, fuzz targets, CUDA.
+include_guard(GLOBAL)
+
+set(KVPOOL_INCLUDE_DIR "${PROJECT_SOURCE_DIR}/libkvpool/include")
+set(KVPOOL_GENERATED_INCLUDE_DIR "${PROJECT_BINARY_DIR}/generated/include")
+
+# kvpool_warnings(<target>): the project's warning flags, for C++ and CUDA. nvcc's generated line
+# directives do not pass -Wpedantic, so CUDA goes without it.
+function(kvpool_warnings target)
+  set(flags -Wall -Wextra -Wconversion -Wsign-conversion -Wshadow)
+  list(JOIN flags "," cuda_flags)
+  target_compile_options(${target} PRIVATE
+    "$<$<COMPILE_LANGUAGE:CXX>:${flags};-Wpedantic>"
+    "$<$<COMPILE_LANGUAGE:CUDA>:-Xcompiler=${cuda_flags}>")
+  # g++ 12 sees overlapping copies in `"literal" + std::string` (GCC bug 105651, fixed in 13).
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+    target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CXX>:-Wno-restrict>")
+  endif()
+  if(KVPOOL_WERROR)
+    target_compile_options(${target} PRIVATE
+      "$<$<COMPILE_LANGUAGE:CXX>:-Werror>"
+      "$<$<COMPILE_LANGUAGE:CUDA>:-Werror=all-warnings>")
+  endif()
+endfunction()
+
+# kvpool_library(<target> <export name>): a static library with the alias kvpool::<export name>.
+# Sources and public headers come from the folders, through kvpool_folder().
+function(kvpool_library target export_name)
+  add_library(${target} STATIC)
+  add_library(kvpool::${export_name} ALIAS ${target})
+  target_compile_features(${target} PUBLIC cxx_std_20)
+  target_include_directories(${target} PRIVATE "${PROJECT_SOURCE_DIR}/libkvpool/src")
+  set_target_properties(${target} PROPERTIES
+    EXPORT_NAME ${export_name}
+    CXX_EXTENSIONS OFF
+    POSITION_INDEPENDENT_CODE ON
+    VERIFY_INTERFACE_HEADER_SETS ON)
+  kvpool_warnings(${target})
+endfunction()
+
+# kvpool_folder(<target> <folder> [SOURCES a.cpp ...] [HEADERS a.hpp ...]): adds one folder of
+# libkvpool to a library. Sources are relative to libkvpool/src/<folder>, headers to
+# libkvpool/include/kvpool/<folder>; both are listed by hand.
+function(kvpool_folder target folder)
+  cmake_parse_arguments(arg "" "" "SOURCES;HEADERS" ${ARGN})
+  if(arg_UNPARSED_ARGUMENTS)
+    message(FATAL_ERROR "kvpool_folder(${target} ${folder}): unknown ${arg_UNPARSED_ARGUMENTS}")
+  endif()
+  list(TRANSFORM arg_SOURCES PREPEND "${PROJECT_SOURCE_DIR}/libkvpool/src/${folder}/")
+  list(TRANSFORM arg_HEADERS PREPEND "${KVPOOL_INCLUDE_DIR}/kvpool/${folder}/")
+  target_sources(${target}
+    PRIVATE ${arg_SOURCES}
+    PUBLIC FILE_SET HEADERS BASE_DIRS "${KVPOOL_INCLUDE_DIR}" FILES ${arg_HEADERS})
+endfunction()
+
+# kvpool_cuda_library(<target> [STATIC|OBJECT] <sources>...): a CUDA target in C++20. The standard
+# is a property and not a feature, so that nothing about it is exported.
+function(kvpool_cuda_library target)
+  if(NOT KVPOOL_HAS_CUDA)
+    message(FATAL_ERROR "kvpool_cuda_library(${target}): this build has no CUDA")
+  endif()
+  add_library(${target} ${ARGN})
+  set_target_properties(${target} PROPERTIES
+    CUDA_STANDARD 20
+    CUDA_STANDARD_REQUIRED ON
+    CUDA_EXTENSIONS OFF
+    CXX_EXTENSIONS OFF
+    POSITION_INDEPENDENT_CODE ON)
+  target_compile_features(${target} PRIVATE cxx_std_20)
+  target_compile_options(${target} PRIVATE
+    "$<$<COMPILE_LANGUAGE:CUDA>:--expt-relaxed-constexpr>")
+  kvpool_warnings(${target})
+endfunction()
+
+# kvpool_executable(<name> <sources>...): a program with the project's flags.
+function(kvpool_executable name)
+  add_executable(${name} ${ARGN})
+  target_compile_features(${name} PRIVATE cxx_std_20)
+  set_target_properties(${name} PROPERTIES CXX_EXTENSIONS OFF)
+  kvpool_warnings(${name})
+endfunction()
+
+# kvpool_test(<name> <sources>... [LIBS <libraries>...] [LABELS <labels>...] [TIMEOUT <seconds>]):
+# one Catch2 program; each of its test cases is a ctest entry "<name>.<test case>". Without
+# sources there is no target. No semicolons in names of test cases. Tests include
+# "support/catch.hpp"; KVPOOL_SOURCE_DIR is the root of the source tree, as a string literal.
+function(kvpool_test name)
+  cmake_parse_arguments(arg "" "TIMEOUT" "LIBS;LABELS" ${ARGN})
+  if(NOT arg_UNPARSED_ARGUMENTS)
+    return()
+  endif()
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 300)
+  endif()
+  kvpool_executable(${name} ${arg_UNPARSED_ARGUMENTS})
+  target_include_directories(${name} PRIVATE "${PROJECT_SOURCE_DIR}/tests")
+  target_compile_definitions(${name} PRIVATE KVPOOL_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+  target_link_libraries(${name} PRIVATE ${arg_LIBS} Catch2::Catch2WithMain)
+  catch_discover_tests(${name}
+    TEST_PREFIX "${name}."
+    # A name that the discovery mangles selects nothing, which Catch2 2 takes for success.
+    PROPERTIES LABELS "${arg_LABELS}" TIMEOUT ${arg_TIMEOUT}
+      FAIL_REGULAR_EXPRESSION "No test cases matched|No tests ran")
+endfunction()
+
+# kvpool_fuzz_target(<name> <source> CORPUS <folder> [LIBS <libraries>...] [LABELS <labels>...]):
+# with KVPOOL_FUZZERS a libFuzzer program; with KVPOOL_TESTS <name>_replay, a plain program that
+# runs the same function over every file of the corpus, as a test.
+function(kvpool_fuzz_target name source)
+  cmake_parse_arguments(arg "" "CORPUS" "LIBS;LABELS" ${ARGN})
+  if(KVPOOL_FUZZERS)
+    kvpool_executable(${name} ${source})
+    target_link_libraries(${name} PRIVATE ${arg_LIBS})
+    target_link_options(${name} PRIVATE -fsanitize=fuzzer)
+  endif()
+  if(KVPOOL_TESTS)
+    kvpool_executable(${name}_replay ${source} "${PROJECT_SOURCE_DIR}/tests/fuzz/replay_main.cpp")
+    target_link_libraries(${name}_replay PRIVATE ${arg_LIBS})
+    add_test(NAME ${name}_replay
+      COMMAND ${name}_replay "${CMAKE_CURRENT_SOURCE_DIR}/${arg_CORPUS}")
+    set_tests_properties(${name}_replay PROPERTIES LABELS "fuzz;${arg_LABELS}" TIMEOUT 300)
+  endif()
+endfunction()
+
+# kvpool_example(<name> <sources>... [LIBS <libraries>...] [ARGS <arguments>...]): a program of
+# examples/, run as the test example.<name> from the root of the source tree.
+function(kvpool_example name)
+  cmake_parse_arguments(arg "" "" "LIBS;ARGS" ${ARGN})
+  kvpool_executable(example_${name} ${arg_UNPARSED_ARGUMENTS})
+  target_link_libraries(example_${name} PRIVATE ${arg_LIBS})
+  if(KVPOOL_TESTS)
+    add_test(NAME example.${name}
+      COMMAND example_${name} ${arg_ARGS}
+      WORKING_DIRECTORY "${PROJECT_SOURCE_DIR}")
+    set_tests_properties(example.${name} PROPERTIES LABELS example TIMEOUT 120)
+  endif()
+endfunction()
+
+# kvpool_benchmark(<name> <sources>... [LIBS <libraries>...]): a Google Benchmark program; `make
+# bench` runs all programs whose names end in _bench. As a test it only has to start and end.
+function(kvpool_benchmark name)
+  cmake_parse_arguments(arg "" "" "LIBS" ${ARGN})
+  kvpool_executable(${name} ${arg_UNPARSED_ARGUMENTS})
+  target_compile_definitions(${name} PRIVATE KVPOOL_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+  target_link_libraries(${name} PRIVATE ${arg_LIBS} benchmark::benchmark_main)
+  if(KVPOOL_TESTS)
+    add_test(NAME benchmark.${name} COMMAND ${name} --benchmark_min_time=0.001)
+    set_tests_properties(benchmark.${name} PROPERTIES LABELS benchmark TIMEOUT 120)
+  endif()
+endfunction()

@@ -1,0 +1,28 @@
+// SPDX-FileCopyrightText: The kvpool authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <kvpool/capability/capability_registry.hpp>
+#include <kvpool/core/result.hpp>
+#include <kvpool/plan/plan_request.hpp>
+#include <kvpool/plan/pool_plan.hpp>
+
+namespace kvpool {
+
+/// Settles formats, page sizes and the kind of draft pool; allocates nothing. Pure.
+/// @return the resolution, whose `refusals` are not empty when there can be no plan; an `Error` only
+///   for a malformed request
+[[nodiscard]] Result<Resolution> resolve(const PlanRequest& request,
+                                         const CapabilityRegistry& registry);
+
+/// Plans pools for a settled request by allocating them on simulated memory. Pure: same input, same
+/// plan, byte for byte.
+[[nodiscard]] Result<Plan> allocate_plan(const PlanRequest& request, const Resolution& resolution);
+
+/// `resolve`, then `allocate_plan`.
+/// @return the plan, also when it does not fit or was refused (then `refusals` says why and `fits`
+///   is false); an `Error` only for a malformed request
+[[nodiscard]] Result<Plan> make_plan(const PlanRequest& request,
+                                     const CapabilityRegistry& registry);
+
+}  // namespace kvpool

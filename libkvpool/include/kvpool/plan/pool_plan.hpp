@@ -1,0 +1,145 @@
+// SPDX-FileCopyrightText: The kvpool authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <kvpool/capability/decision.hpp>
+#include <kvpool/core/result.hpp>
+#include <kvpool/core/units.hpp>
+#include <kvpool/layout/pool_descriptor.hpp>
+#include <kvpool/plan/affine_cost.hpp>
+#include <kvpool/plan/draft_pool_kind.hpp>
+#include <kvpool/plan/memory_budget.hpp>
+#include <kvpool/plan/plan_request.hpp>
+
+namespace kvpool {
+
+/// Where a pool's share of the budget went:
+/// share = pages + slab_waste + reserved + loss, and charged <= share.
+struct PoolAccount {
+  /// Name of the pool.
+  std::string pool{};
+  /// Bytes of the budget that the pool was given.
+  Bytes share{};
+  /// Usable pages.
+  Bytes pages{};
+  /// Bytes in usable slabs that no page covers.
+  Bytes slab_waste{};
+  /// Reserved pages.
+  Bytes reserved{};
+  /// What is left of the share: less than one slab plus one granule.
+  Bytes loss{};
+  /// Bytes that the allocation charged, in whole granules.
+  Bytes charged{};
+
+  /// Field by field.
+  friend bool operator==(const PoolAccount&, const PoolAccount&) = default;
+};
+
+/// The pools of one rank: what `PoolSet::create` allocates.
+struct PoolPlan {
+  /// Pipeline stage.
+  std::int64_t stage = 0;
+  /// Global rank of the stage's first rank; the others of a stage are like it.
+  std::int64_t rank = 0;
+  /// What kvpool owns on this rank.
+  Bytes budget{};
+  /// Workspaces of kernels.
+  Bytes workspace{};
+  /// The pools.
+  std::vector<PoolDescriptor> pools{};
+  /// Their accounts, in the same order.
+  std::vector<PoolAccount> accounts{};
+
+  /// Field by field.
+  friend bool operator==(const PoolPlan&, const PoolPlan&) = default;
+};
+
+/// What a plan holds.
+struct Capacity {
+  /// Tokens of the pool that runs out first, over all sequences.
+  Tokens tokens{};
+  /// Sequences of `max_model_len` at the same time.
+  Sequences sequences{};
+  /// Longest length at which the asked number of sequences fits, up to the asked length.
+  Tokens max_len{};
+
+  /// Field by field.
+  friend bool operator==(const Capacity&, const Capacity&) = default;
+};
+
+/// What the registry and the formats' rules settled before anything was allocated.
+struct Resolution {
+  /// Page of the target pool.
+  Tokens target_page{};
+  /// Page of the draft pool, when there is one.
+  std::optional<Tokens> draft_page{};
+  /// Where the drafter's cache lives.
+  DraftPoolKind draft_pool = DraftPoolKind::kNone;
+  /// Formats of the target's caches.
+  CacheFormats target_formats{};
+  /// Formats of the drafter's caches.
+  CacheFormats draft_formats{};
+  /// Sequences planned for.
+  Sequences sequences{};
+  /// Longest sequence planned for.
+  Tokens max_model_len{};
+  /// Longest sequence that the drafter follows, when there is one.
+  Tokens draft_max_len{};
+  /// Draft tokens per step.
+  Tokens draft_tokens{};
+  /// Slots of recurrent state per sequence: its own, and its snapshots.
+  std::int64_t state_slots_per_seq = 1;
+  /// Choices that stand in for others.
+  std::vector<Decision> decisions{};
+  /// Why there is no plan.
+  std::vector<Refusal> refusals{};
+
+  /// Field by field.
+  friend bool operator==(const Resolution&, const Resolution&) = default;
+};
+
+/// The answer to a `PlanRequest`.
+struct Plan {
+  /// What was asked.
+  PlanRequest request{};
+  /// What was settled before anything was allocated.
+  Resolution resolution{};
+  /// Every choice: the resolution's, then the allocation's.
+  std::vector<Decision> decisions{};
+  /// Every reason why there is no plan or it does not fit: the resolution's, then the allocation's.
+  std::vector<Refusal> refusals{};
+  /// True when the asked sequences fit at the asked length.
+  bool fits = false;
+  /// Account of the smallest rank, from the device's total to the last byte of loss.
+  std::vector<LedgerLine> ledger{};
+  /// One entry per pipeline stage.
+  std::vector<PoolPlan> ranks{};
+  /// Index into `ranks` of the one that holds the fewest tokens.
+  std::size_t smallest_rank = 0;
+  /// What fits.
+  Capacity capacity{};
+  /// What a private arena would take instead of the draft pool, for comparison.
+  std::optional<Bytes> private_arena{};
+
+  /// Field by field.
+  friend bool operator==(const Plan&, const Plan&) = default;
+};
+
+/// Cost of one sequence in one group of a pool.
+/// @param lookahead draft tokens that windows hold beside their own
+[[nodiscard]] AffineCost sequence_cost(const PooledGroup& group, Tokens lookahead) noexcept;
+
+/// One size for all ranks: for every pool the fewest pages over `ranks` that have it. A pool that
+/// only some stages have keeps its size.
+/// @return one plan per given rank, shrunk; `kInvalidArgument` when `ranks` is empty or pools of one
+///   name differ in page size
+[[nodiscard]] Result<std::vector<PoolPlan>> common_plan(std::span<const PoolPlan> ranks);
+
+}  // namespace kvpool

@@ -1,0 +1,181 @@
+// SPDX-FileCopyrightText: The kvpool authors
+// SPDX-License-Identifier: Apache-2.0
+#include "capability/kernel_narrowing.hpp"
+
+#include "capability/kernel_match.hpp"
+#include "core/format.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <string>
+
+namespace kvpool {
+namespace {
+
+char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
+
+bool equal_in_any_case(std::string_view a, std::string_view b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [](char x, char y) { return lower(x) == lower(y); });
+}
+
+/// Rows without a set belong to every set; `exact` starts from the set `trtllm`.
+bool in_set(const KernelCapability& row, KernelSet set) {
+  const std::string_view name =
+      to_string(set == KernelSet::kKvpool ? KernelSet::kKvpool : KernelSet::kTrtllm);
+  return row.kernel_set.empty() || row.kernel_set == name;
+}
+
+bool serves_one_of(const KernelCapability& row, std::span<const PoolUser> users) {
+  return std::any_of(users.begin(), users.end(), [&](PoolUser user) { return serves(row, user); });
+}
+
+/// The kernel that computes a user's attention.
+KernelRole attention_role(PoolUser user) {
+  switch (user) {
+    case PoolUser::kDflash:
+    case PoolUser::kDspark:
+    case PoolUser::kPard: return KernelRole::kDraftBlock;
+    case PoolUser::kTarget:
+    case PoolUser::kMtp:
+    case PoolUser::kEagle3:
+    case PoolUser::kDraftTarget: return KernelRole::kTargetDecode;
+  }
+  return KernelRole::kTargetDecode;
+}
+
+/// Without an engine behind it, a kernel set has to bring the attention and the append itself.
+void require_bundled_roles(NarrowedRows& asked, PoolUser user) {
+  std::vector<std::string> missing;
+  for (const KernelRole role : {attention_role(user), KernelRole::kAppend}) {
+    const bool found = std::any_of(
+        asked.rows.begin(), asked.rows.end(),
+        [&](const KernelCapability* row) { return row->role == role && serves(*row, user); });
+    if (!found) {
+      missing.emplace_back(to_string(role));
+    }
+  }
+  if (!missing.empty()) {
+    asked.refusal =
+        Refusal{.id = std::string{kKernelSetId},
+                .what = fmt::format("the kernel set kvpool has no row for {} of {}",
+                                    join_alternatives(missing, "and"), to_string(user)),
+                .accepted = {std::string{to_string(KernelSet::kTrtllm)},
+                             std::string{to_string(KernelSet::kExact)}},
+                .least_that_works = "--kernel-set trtllm, or rows for them with --kernels FILE"};
+    return;
+  }
+  asked.decisions.push_back({.id = std::string{kKernelSetId},
+                             .pool = std::string{pool_of(user)},
+                             .chosen = std::string{to_string(KernelSet::kKvpool)},
+                             .instead_of = std::string{to_string(KernelSet::kTrtllm)},
+                             .reason = "asked for: the bundled kernels' rows decide"});
+}
+
+std::vector<std::string> backends_of(RowSpan rows) {
+  std::vector<std::string> backends;
+  for (const KernelCapability* row : rows) {
+    if (!row->backend.empty()) {
+      backends.push_back(row->backend);
+    }
+  }
+  std::sort(backends.begin(), backends.end());
+  backends.erase(std::unique(backends.begin(), backends.end()), backends.end());
+  return backends;
+}
+
+/// Rows that name no back-end run under every one.
+void keep_backend(NarrowedRows& asked, std::string_view backend, PoolUser user) {
+  const std::vector<std::string> known = backends_of(asked.rows);
+  const auto spelled = std::find_if(known.begin(), known.end(), [&](const std::string& name) {
+    return equal_in_any_case(name, backend);
+  });
+  if (known.empty()) {
+    asked.decisions.push_back(
+        {.id = std::string{kKernelSetId},
+         .pool = std::string{pool_of(user)},
+         .chosen = "every row",
+         .instead_of = format_excerpt(backend),
+         .reason = fmt::format("no row of {} names a back-end", to_string(user))});
+    return;
+  }
+  if (spelled == known.end()) {
+    asked.refusal =
+        Refusal{.id = std::string{kBackendId},
+                .what = fmt::format("no row of {} is of a back-end '{}'", to_string(user),
+                                    format_excerpt(backend)),
+                .accepted = known,
+                .least_that_works = "back-end " + join_alternatives(known) + ", or none named"};
+    return;
+  }
+  Decision decision{.id = std::string{kKernelSetId},
+                    .pool = std::string{pool_of(user)},
+                    .chosen = *spelled,
+                    .instead_of = "every back-end"};
+  RowList kept;
+  for (const KernelCapability* row : asked.rows) {
+    const bool runs = row->backend.empty() || equal_in_any_case(row->backend, backend);
+    if (runs) {
+      kept.push_back(row);
+    }
+    decision.verdicts.push_back({.row = row->name,
+                                 .accepts = row->page_sizes.text(),
+                                 .verdict = runs ? "asked" : "of back-end " + row->backend});
+  }
+  decision.reason = fmt::format("the engine is told to use {}: {} of {} rows are asked", *spelled,
+                                kept.size(), asked.rows.size());
+  asked.rows = std::move(kept);
+  asked.decisions.push_back(std::move(decision));
+}
+
+}  // namespace
+
+std::string_view pool_of(PoolUser user) noexcept {
+  return user == PoolUser::kTarget ? "target" : "draft";
+}
+
+NarrowedRows rows_to_ask(const CapabilityRegistry& registry, const PageSizeQuestion& question,
+                         std::span<const PoolUser> users) {
+  NarrowedRows asked;
+  for (const KernelCapability& row : registry.rows()) {
+    if (in_set(row, question.kernel_set) && serves_one_of(row, users)) {
+      asked.rows.push_back(&row);
+    }
+  }
+  if (question.kernel_set == KernelSet::kKvpool) {
+    require_bundled_roles(asked, question.query.user);
+  }
+  if (!question.backend.empty() && !asked.refusal.has_value()) {
+    keep_backend(asked, question.backend, question.query.user);
+  }
+  return asked;
+}
+
+void keep_rows_that_run(NarrowedRows& asked, const KernelQuery& query) {
+  Decision decision{.id = std::string{kKernelSetId},
+                    .pool = std::string{pool_of(query.user)},
+                    .chosen = std::string{to_string(KernelSet::kExact)},
+                    .instead_of = std::string{to_string(KernelSet::kTrtllm)}};
+  RowList kept;
+  for (const KernelCapability* row : asked.rows) {
+    const Mismatch mismatch = find_mismatch(*row, query);
+    if (mismatch == Mismatch::kNone) {
+      kept.push_back(row);
+    }
+    decision.verdicts.push_back(
+        {.row = row->name,
+         .accepts = row->page_sizes.text(),
+         .verdict = mismatch == Mismatch::kNone
+                        ? "runs"
+                        : "would not run: " + describe_mismatch(mismatch, *row, query)});
+  }
+  decision.reason = fmt::format("asked for: {} of {} rows run on this deployment", kept.size(),
+                                asked.rows.size());
+  asked.rows = std::move(kept);
+  asked.decisions.push_back(std::move(decision));
+}
+
+}  // namespace kvpool

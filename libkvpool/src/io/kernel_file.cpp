@@ -1,0 +1,498 @@
+// SPDX-FileCopyrightText: The kvpool authors
+// SPDX-License-Identifier: Apache-2.0
+#include <kvpool/io/kernel_file.hpp>
+
+#include <kvpool/capability/capability_registry.hpp>
+
+#include "core/format.hpp"
+#include "io/text_file.hpp"
+
+#include <fmt/format.h>
+#include <toml++/toml.h>
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <utility>
+
+namespace kvpool::io {
+namespace {
+
+/// Larger files are none that a person wrote.
+constexpr std::size_t kLargestFile = std::size_t{1} << 20U;
+/// Up to one edit in this many letters is taken for a typing mistake.
+constexpr std::size_t kLettersPerEdit = 3;
+/// Longer words are not compared.
+constexpr std::size_t kLongestWord = 64;
+
+using Words = std::span<const std::string_view>;
+
+constexpr std::array<std::string_view, 18> kRowKeys = {"name",
+                                                       "provider",
+                                                       "versions",
+                                                       "kernel_set",
+                                                       "backend",
+                                                       "serves",
+                                                       "model_families",
+                                                       "role",
+                                                       "page_sizes",
+                                                       "reads_sub_views",
+                                                       "reads_strided_pages",
+                                                       "layout",
+                                                       "limits",
+                                                       "certified",
+                                                       "necessity",
+                                                       "cost_of_loss",
+                                                       "evidence",
+                                                       "source"};
+constexpr std::array<std::string_view, 13> kLimitKeys = {
+    "family",       "head_dims",        "excluded_head_dims", "exact_head_ratio", "max_head_ratio",
+    "query_dtypes", "kv_dtypes",        "output_dtypes",      "architectures",    "masks",
+    "max_batch",    "max_query_tokens", "max_context"};
+constexpr std::array<std::string_view, 3> kCostKeys = {"value", "unit", "conditions"};
+constexpr std::array<std::string_view, 3> kRuleKeys = {"divisors_of", "multiples_of", "max"};
+
+constexpr std::array kUsers = {PoolUser::kTarget, PoolUser::kMtp,    PoolUser::kEagle3,
+                               PoolUser::kDflash, PoolUser::kDspark, PoolUser::kDraftTarget,
+                               PoolUser::kPard};
+constexpr std::array kRoles = {KernelRole::kTargetDecode, KernelRole::kTargetPrefill,
+                               KernelRole::kDraftBlock, KernelRole::kAppend, KernelRole::kCopy};
+constexpr std::array kMasks = {AttentionMask::kCausal, AttentionMask::kNonCausal,
+                               AttentionMask::kWindow};
+constexpr std::array kFamilies = {AttentionFamily::kKeyValue, AttentionFamily::kLatent};
+constexpr std::array kNecessities = {Necessity::kRequired, Necessity::kPreferred};
+constexpr std::array kEvidences = {Evidence::kDeclared, Evidence::kTestedHere};
+
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::size_t> row(b.size() + 1);
+  for (std::size_t j = 0; j <= b.size(); ++j) {
+    row[j] = j;
+  }
+  for (std::size_t i = 1; i <= a.size(); ++i) {
+    std::size_t diagonal = std::exchange(row[0], i);
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      const std::size_t replace = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+      diagonal = row[j];
+      row[j] = std::min({row[j] + 1, row[j - 1] + 1, replace});
+    }
+  }
+  return row[b.size()];
+}
+
+/// `; did you mean 'page_sizes'?`, or the words to choose from when none is near.
+std::string advice(std::string_view word, Words known) {
+  std::size_t best = std::max<std::size_t>(1, word.size() / kLettersPerEdit) + 1;
+  std::string_view found;
+  for (const std::string_view candidate : known) {
+    if (word.size() > kLongestWord) {
+      break;
+    }
+    const std::size_t distance = edit_distance(word, candidate);
+    if (distance < best) {
+      best = distance;
+      found = candidate;
+    }
+  }
+  return found.empty() ? fmt::format("; write one of {}", fmt::join(known, ", "))
+                       : fmt::format("; did you mean '{}'?", found);
+}
+
+/// Names a set of enumerators.
+template <typename Enum, std::size_t kCount>
+std::vector<std::string_view> names_of(const std::array<Enum, kCount>& values) {
+  std::vector<std::string_view> names;
+  names.reserve(kCount);
+  for (const Enum value : values) {
+    names.push_back(to_string(value));
+  }
+  return names;
+}
+
+std::string place(const std::string& file, const toml::source_position& position) {
+  return fmt::format("{}:{}:{}", file, position.line, position.column);
+}
+
+/// Reads the keys of one table. The first error stays; later calls then do nothing.
+class TableReader {
+ public:
+  /// @param name dotted name of the table, such as `kernel[0]`
+  /// @param known every key that the table may have
+  TableReader(const toml::table& table, std::string name, const std::string& file,
+              std::optional<Error>& error, Words known)
+      : table_{table}, name_{std::move(name)}, file_{file}, error_{error} {
+    for (const auto& [key, value] : table_) {
+      const std::string_view text = key.str();
+      if (std::find(known.begin(), known.end(), text) == known.end()) {
+        fail(key.source().begin, text, "unknown key" + advice(text, known), format_excerpt(text));
+        return;
+      }
+    }
+  }
+
+  /// The value of a key, or null when it is absent or there has been an error.
+  [[nodiscard]] const toml::node* find(std::string_view key) const {
+    return error_.has_value() ? nullptr : table_.get(key);
+  }
+
+  /// Keys without which a table makes no sense.
+  void require(std::initializer_list<std::string_view> keys) {
+    for (const std::string_view key : keys) {
+      if (table_.get(key) == nullptr) {
+        fail(table_.source().begin, key,
+             fmt::format("missing: a row needs {}", fmt::join(keys, ", ")), "");
+      }
+    }
+  }
+
+  void read(std::string_view key, std::string& out) {
+    if (const toml::node* node = find(key)) {
+      if (const auto text = text_of(*node, key)) {
+        out = *text;
+      }
+    }
+  }
+
+  void read(std::string_view key, bool& out) {
+    if (const toml::node* node = find(key)) {
+      if (const auto* value = node->as_boolean()) {
+        out = value->get();
+      } else {
+        wrong_type(*node, key, "true or false");
+      }
+    }
+  }
+
+  void read(std::string_view key, std::int64_t& out) {
+    if (const toml::node* node = find(key)) {
+      out = integer_of(*node, key).value_or(out);
+    }
+  }
+
+  void read(std::string_view key, std::optional<std::int64_t>& out) {
+    if (const toml::node* node = find(key)) {
+      out = integer_of(*node, key);
+    }
+  }
+
+  void read(std::string_view key, std::vector<std::int64_t>& out) {
+    each_element(key, "a list of whole numbers", [&](const toml::node& element) {
+      if (const auto value = integer_of(element, key)) {
+        out.push_back(*value);
+      }
+    });
+  }
+
+  void read(std::string_view key, std::vector<std::string>& out) {
+    each_element(key, "a list of texts", [&](const toml::node& element) {
+      if (auto text = text_of(element, key)) {
+        out.push_back(*std::move(text));
+      }
+    });
+  }
+
+  void read(std::string_view key, std::vector<KvDtype>& out) {
+    each_element(key, "a list of cache formats", [&](const toml::node& element) {
+      if (const auto text = text_of(element, key)) {
+        if (const auto dtype = parse_kv_dtype(*text)) {
+          out.push_back(*dtype);
+        } else {
+          std::vector<std::string_view> known;
+          for (const KvDtype format : all_kv_dtypes()) {
+            known.push_back(to_string(format));
+          }
+          bad_word(element, key, *text, known);
+        }
+      }
+    });
+  }
+
+  /// One enumerator, by name.
+  template <typename Enum, std::size_t kCount>
+  void read(std::string_view key, const std::array<Enum, kCount>& values, Enum& out) {
+    if (const toml::node* node = find(key)) {
+      out = enumerator_of(*node, key, values).value_or(out);
+    }
+  }
+
+  /// A list of enumerators, by name.
+  template <typename Enum, std::size_t kCount>
+  void read(std::string_view key, const std::array<Enum, kCount>& values, std::vector<Enum>& out) {
+    each_element(key, "a list of names", [&](const toml::node& element) {
+      if (const auto value = enumerator_of(element, key, values)) {
+        out.push_back(*value);
+      }
+    });
+  }
+
+  /// The table under a key, or null.
+  const toml::table* table(std::string_view key) {
+    const toml::node* node = find(key);
+    if (node != nullptr && !node->is_table()) {
+      wrong_type(*node, key, "a table");
+      return nullptr;
+    }
+    return node == nullptr ? nullptr : node->as_table();
+  }
+
+  /// Dotted name of a key of this table.
+  [[nodiscard]] std::string dotted(std::string_view key) const {
+    return name_ + "." + format_excerpt(key);
+  }
+
+  void wrong_type(const toml::node& node, std::string_view key, std::string_view wanted) {
+    fail(node.source().begin, key, fmt::format("needs {}", wanted), "");
+  }
+
+ private:
+  void fail(const toml::source_position& position, std::string_view key, std::string message,
+            std::string value) {
+    if (!error_.has_value()) {
+      error_ = Error{.code = ErrorCode::kInvalidArgument,
+                     .message = std::move(message),
+                     .file = place(file_, position),
+                     .key = dotted(key),
+                     .value = std::move(value)};
+    }
+  }
+
+  void bad_word(const toml::node& node, std::string_view key, std::string_view word, Words known) {
+    fail(node.source().begin, key,
+         fmt::format("'{}' is not known", format_excerpt(word)) + advice(word, known),
+         format_excerpt(word));
+  }
+
+  std::optional<std::string> text_of(const toml::node& node, std::string_view key) {
+    if (const auto* value = node.as_string()) {
+      return value->get();
+    }
+    wrong_type(node, key, "a text");
+    return std::nullopt;
+  }
+
+  std::optional<std::int64_t> integer_of(const toml::node& node, std::string_view key) {
+    if (const auto* value = node.as_integer()) {
+      return value->get();
+    }
+    wrong_type(node, key, "a whole number");
+    return std::nullopt;
+  }
+
+  template <typename Enum, std::size_t kCount>
+  std::optional<Enum> enumerator_of(const toml::node& node, std::string_view key,
+                                    const std::array<Enum, kCount>& values) {
+    const auto text = text_of(node, key);
+    if (!text.has_value()) {
+      return std::nullopt;
+    }
+    for (const Enum value : values) {
+      if (*text == to_string(value)) {
+        return value;
+      }
+    }
+    bad_word(node, key, *text, names_of(values));
+    return std::nullopt;
+  }
+
+  template <typename Visit>
+  void each_element(std::string_view key, std::string_view wanted, const Visit& visit) {
+    const toml::node* node = find(key);
+    if (node == nullptr) {
+      return;
+    }
+    if (!node->is_array()) {
+      wrong_type(*node, key, wanted);
+      return;
+    }
+    for (const toml::node& element : *node->as_array()) {
+      if (!error_.has_value()) {
+        visit(element);
+      }
+    }
+  }
+
+  const toml::table& table_;
+  std::string name_;
+  const std::string& file_;
+  std::optional<Error>& error_;
+};
+
+/// Reads the rows of a file.
+class KernelFileReader {
+ public:
+  explicit KernelFileReader(const std::string& file) : file_{file} {}
+
+  Result<std::vector<KernelCapability>> read(const toml::table& root) {
+    constexpr std::array<std::string_view, 1> kRootKeys = {"kernel"};
+    TableReader top{root, "file", file_, error_, kRootKeys};
+    const toml::node* kernels = top.find("kernel");
+    const toml::array* rows = kernels == nullptr ? nullptr : kernels->as_array();
+    if (!error_.has_value() &&
+        (rows == nullptr || rows->empty() || !rows->is_homogeneous(toml::node_type::table))) {
+      const auto position =
+          kernels == nullptr ? toml::source_position{1, 1} : kernels->source().begin;
+      error_ = Error{.code = ErrorCode::kInvalidArgument,
+                     .message = "needs one [[kernel]] table for each row",
+                     .file = place(file_, position),
+                     .key = "kernel"};
+    }
+    for (std::size_t i = 0; !error_.has_value() && i < rows->size(); ++i) {
+      const toml::table& table = *rows->get(i)->as_table();
+      add(table, read_row(table, fmt::format("kernel[{}]", i)), i);
+    }
+    if (error_.has_value()) {
+      return *std::move(error_);
+    }
+    return std::vector<KernelCapability>{registry_.rows().begin(), registry_.rows().end()};
+  }
+
+ private:
+  KernelCapability read_row(const toml::table& table, const std::string& name) {
+    KernelCapability row;
+    TableReader reader{table, name, file_, error_, kRowKeys};
+    reader.require({"name", "serves", "role", "page_sizes"});
+    reader.read("name", row.name);
+    reader.read("provider", row.provider);
+    reader.read("versions", row.versions);
+    reader.read("kernel_set", row.kernel_set);
+    reader.read("backend", row.backend);
+    reader.read("serves", kUsers, row.serves);
+    reader.read("model_families", row.model_families);
+    reader.read("role", kRoles, row.role);
+    row.page_sizes = read_rule(reader);
+    reader.read("reads_sub_views", row.reads_sub_views);
+    reader.read("reads_strided_pages", row.reads_strided_pages);
+    reader.read("layout", row.layout);
+    if (const toml::table* limits = reader.table("limits")) {
+      read_limits(*limits, reader.dotted("limits"), row.limits);
+    }
+    reader.read("certified", row.certified);
+    reader.read("necessity", kNecessities, row.necessity);
+    if (const toml::table* cost = reader.table("cost_of_loss")) {
+      TableReader fields{*cost, reader.dotted("cost_of_loss"), file_, error_, kCostKeys};
+      fields.read("value", row.cost_of_loss.value);
+      fields.read("unit", row.cost_of_loss.unit);
+      fields.read("conditions", row.cost_of_loss.conditions);
+    }
+    reader.read("evidence", kEvidences, row.evidence);
+    reader.read("source", row.source);
+    return row;
+  }
+
+  void read_limits(const toml::table& table, std::string name, KernelLimits& limits) {
+    TableReader reader{table, std::move(name), file_, error_, kLimitKeys};
+    if (reader.find("family") != nullptr) {
+      reader.read("family", kFamilies, limits.family.emplace());
+    }
+    reader.read("head_dims", limits.head_dims);
+    reader.read("excluded_head_dims", limits.excluded_head_dims);
+    reader.read("exact_head_ratio", limits.exact_head_ratio);
+    reader.read("max_head_ratio", limits.max_head_ratio);
+    reader.read("query_dtypes", limits.query_dtypes);
+    reader.read("kv_dtypes", limits.kv_dtypes);
+    reader.read("output_dtypes", limits.output_dtypes);
+    reader.read("architectures", limits.architectures);
+    reader.read("masks", kMasks, limits.masks);
+    reader.read("max_batch", limits.max_batch);
+    reader.read("max_query_tokens", limits.max_query_tokens);
+    std::optional<std::int64_t> context;
+    reader.read("max_context", context);
+    if (context.has_value()) {
+      limits.max_context = Tokens{*context};
+    }
+  }
+
+  /// `[32, 64]`, `"any"`, `"not_read"`, `{divisors_of = 128}` or `{multiples_of = 16, max = 256}`.
+  PageSizeRule read_rule(TableReader& reader) {
+    constexpr std::string_view kKey = "page_sizes";
+    constexpr std::string_view kWanted =
+        "a list of sizes, \"any\", \"not_read\", {divisors_of = 128} or {multiples_of = 16}";
+    const toml::node* node = reader.find(kKey);
+    if (node == nullptr) {
+      return {};
+    }
+    if (node->is_array()) {
+      PageSizeRule::OneOf rule;
+      reader.read(kKey, rule.sizes);
+      std::sort(rule.sizes.begin(), rule.sizes.end());
+      return PageSizeRule{std::move(rule)};
+    }
+    if (const auto* word = node->as_string()) {
+      if (word->get() == "any") {
+        return PageSizeRule{PageSizeRule::Any{}};
+      }
+      if (word->get() == "not_read") {
+        return PageSizeRule{PageSizeRule::NotRead{}};
+      }
+    }
+    if (const toml::table* table = node->as_table()) {
+      TableReader fields{*table, reader.dotted(kKey), file_, error_, kRuleKeys};
+      const bool divisors = fields.find("divisors_of") != nullptr;
+      const bool multiples = fields.find("multiples_of") != nullptr;
+      const bool limited = fields.find("max") != nullptr;
+      if (divisors && !multiples && !limited) {
+        PageSizeRule::DivisorsOf rule;
+        fields.read("divisors_of", rule.n);
+        return PageSizeRule{rule};
+      }
+      if (multiples && !divisors) {
+        PageSizeRule::MultiplesOf rule;
+        fields.read("multiples_of", rule.n);
+        fields.read("max", rule.max);
+        return PageSizeRule{rule};
+      }
+    }
+    reader.wrong_type(*node, kKey, kWanted);
+    return {};
+  }
+
+  void add(const toml::table& table, KernelCapability row, std::size_t index) {
+    if (error_.has_value()) {
+      return;
+    }
+    const Result<void> added = registry_.add(std::move(row));
+    if (added.has_value()) {
+      return;
+    }
+    error_ = added.error();
+    const toml::node* node = table.get(error_->key);
+    error_->file = place(file_, (node == nullptr ? table.source() : node->source()).begin);
+    error_->key = fmt::format("kernel[{}].{}", index, error_->key);
+  }
+
+  const std::string& file_;
+  std::optional<Error> error_;
+  /// Checks each row and that names are unique.
+  CapabilityRegistry registry_;
+};
+
+}  // namespace
+
+Result<std::vector<KernelCapability>> read_kernel_file(const std::string& path) {
+  const Result<std::string> text = detail::read_text_file(path);
+  if (!text.has_value()) {
+    return text.error();
+  }
+  return parse_kernel_file(*text, path);
+}
+
+Result<std::vector<KernelCapability>> parse_kernel_file(std::string_view text,
+                                                        const std::string& file) {
+  if (text.size() > kLargestFile) {
+    return Error{.code = ErrorCode::kInvalidArgument,
+                 .message = "is larger than 1 MiB, the most that is read as kernel rows",
+                 .file = file};
+  }
+  try {
+    const toml::table root = toml::parse(text, std::string_view{file});
+    return KernelFileReader{file}.read(root);
+  } catch (const toml::parse_error& error) {
+    return Error{.code = ErrorCode::kInvalidArgument,
+                 .message = std::string{error.description()},
+                 .file = place(file, error.source().begin)};
+  }
+}
+
+}  // namespace kvpool::io

@@ -1,0 +1,382 @@
+// SPDX-FileCopyrightText: The kvpool authors
+// SPDX-License-Identifier: Apache-2.0
+#include <kvpool/plan/planner.hpp>
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include <kvpool/memory/simulated_memory.hpp>
+#include <kvpool/pool/pool_set.hpp>
+
+#include "plan/request_checks.hpp"
+#include "plan/stage_pools.hpp"
+
+namespace kvpool {
+namespace {
+
+constexpr std::int64_t kMostSequences = std::int64_t{1} << 31;
+constexpr std::int64_t kLargestBudget = std::int64_t{1} << 62;
+/// Table entries are 32-bit, signed.
+constexpr std::int64_t kMostTableEntries = std::int64_t{1} << 31;
+
+/// Largest x in [low, high] for which `holds`, which holds for `low` and never again once it fails.
+template <typename Holds>
+std::int64_t largest(std::int64_t low, std::int64_t high, const Holds& holds) {
+  while (low < high) {
+    const std::int64_t middle = low + (high - low) / 2 + (high - low) % 2;
+    if (holds(middle)) {
+      low = middle;
+    } else {
+      high = middle - 1;
+    }
+  }
+  return low;
+}
+
+/// One request on its way to a plan: stages described once, sized for any budget.
+class Allocation {
+ public:
+  Allocation(const PlanRequest& request, const Resolution& resolution,
+             std::vector<StagePools> stages)
+      : stages_{std::move(stages)},
+        planned_{.sequences = resolution.sequences, .length = resolution.max_model_len},
+        rules_{.state_slots_per_seq = resolution.state_slots_per_seq,
+               .max_batched_tokens = request.workload.max_batched_tokens,
+               .decode_context = request.parallelism.decode_context,
+               .reserve_last_pages = request.workload.max_num_seqs.has_value()} {}
+
+  [[nodiscard]] const std::vector<StagePools>& stages() const { return stages_; }
+
+  void size(Bytes budget) {
+    budget_ = budget;
+    sizes_.clear();
+    for (const StagePools& stage : stages_) {
+      sizes_.push_back(size_stage(stage, budget, planned_, rules_));
+    }
+  }
+
+  [[nodiscard]] bool fits(Load load) const {
+    for (std::size_t i = 0; i < stages_.size(); ++i) {
+      if (!stage_fits(stages_[i], sizes_[i], load, rules_)) {
+        return false;
+      }
+    }
+    return true;
+  }
+  [[nodiscard]] bool fits() const { return fits(planned_); }
+
+  [[nodiscard]] bool is_feasible() const {
+    return std::ranges::all_of(sizes_, [](const StageSizes& s) { return s.missing.count() <= 0; });
+  }
+
+  /// Sequences of this length that fit on every stage.
+  [[nodiscard]] Sequences most_sequences(Tokens length) const {
+    return Sequences{largest(0, kMostSequences, [&](std::int64_t n) {
+      return fits({.sequences = Sequences{n}, .length = length});
+    })};
+  }
+
+  /// Longest length up to the planned one at which the planned sequences fit.
+  [[nodiscard]] Tokens longest() const {
+    return Tokens{largest(0, planned_.length.count(), [&](std::int64_t length) {
+      return length == 0 ||
+             fits({.sequences = planned_.sequences, .length = Tokens{length}});
+    })};
+  }
+
+  [[nodiscard]] std::optional<Tokens> tokens(std::size_t stage) const {
+    return stage_tokens(stages_[stage], sizes_[stage], planned_, rules_);
+  }
+
+  /// The stage that runs out first; stages that nothing grows on do not count.
+  [[nodiscard]] std::size_t smallest() const {
+    std::size_t smallest = 0;
+    std::int64_t fewest = std::numeric_limits<std::int64_t>::max();
+    for (std::size_t i = 0; i < stages_.size(); ++i) {
+      const std::int64_t here = tokens(i).value_or(Tokens{fewest}).count();
+      if (here < fewest) {
+        fewest = here;
+        smallest = i;
+      }
+    }
+    return smallest;
+  }
+
+  /// Smallest budget in which the planned load fits; nothing when none below 2^62 bytes does.
+  [[nodiscard]] std::optional<Bytes> least_budget() const {
+    Allocation probe = *this;
+    const auto suffices = [&probe](std::int64_t budget) {
+      probe.size(Bytes{budget});
+      return probe.is_feasible() && probe.fits();
+    };
+    if (!suffices(kLargestBudget)) {
+      return std::nullopt;
+    }
+    const std::int64_t too_little = largest(
+        -1, kLargestBudget, [&](std::int64_t budget) { return budget < 0 || !suffices(budget); });
+    return Bytes{too_little + 1};
+  }
+
+  /// The stage's pools, allocated on simulated memory; what was held fills the accounts.
+  [[nodiscard]] Result<PoolPlan> allocate(std::size_t index) const {
+    const StagePools& stage = stages_[index];
+    const StageSizes& sizes = sizes_[index];
+    PoolPlan plan{.stage = stage.stage,
+                  .rank = stage.rank,
+                  .budget = budget_,
+                  .pools = sized_pools(stage, sizes, planned_, rules_)};
+    for (const PoolDescriptor& pool : plan.pools) {
+      if (pool.bytes() / pool.unit_bytes >= kMostTableEntries) {
+        return Error{.code = ErrorCode::kOutOfRange,
+                     .message = fmt::format("pool {} has {} table entries of {} bytes; entries have "
+                                            "32 bits: use larger pages",
+                                            pool.name, pool.bytes() / pool.unit_bytes,
+                                            pool.unit_bytes.count()),
+                     .key = "page_size"};
+      }
+    }
+    if (plan.pools.empty()) {
+      return plan;
+    }
+    auto memory = SimulatedMemory::create({.granularity = plan.pools.front().granularity});
+    if (!memory) {
+      return std::move(memory).error();
+    }
+    auto set = PoolSet::create(plan.pools, AnyPageMemory{*std::move(memory)});
+    if (!set) {
+      return std::move(set).error();
+    }
+    for (std::size_t i = 0; i < plan.pools.size(); ++i) {
+      const PoolDescriptor& pool = plan.pools[i];
+      const Bytes reserved = pool.reserved_slabs.count() * pool.slab_bytes;
+      const Bytes waste = pool.slab_waste();
+      plan.accounts.push_back({.pool = pool.name,
+                               .share = sizes.shares[i],
+                               .pages = pool.bytes() - reserved - waste,
+                               .slab_waste = waste,
+                               .reserved = reserved,
+                               .loss = sizes.shares[i] - pool.bytes(),
+                               .charged = set->ledger()[i].held});
+    }
+    return plan;
+  }
+
+ private:
+  std::vector<StagePools> stages_;
+  std::vector<StageSizes> sizes_;
+  Bytes budget_;
+  Load planned_;
+  SizingRules rules_;
+};
+
+LedgerLine exact_line(std::string name, Bytes bytes, std::string reason) {
+  return {.name = std::move(name),
+          .bytes = bytes,
+          .kind = LedgerKind::kExact,
+          .low = bytes,
+          .high = bytes,
+          .reason = std::move(reason)};
+}
+
+/// The lines below `kv_budget`: they sum to it.
+void append_pool_lines(const PoolPlan& rank, std::vector<LedgerLine>& ledger) {
+  Bytes waste;
+  Bytes reserved;
+  Bytes loss;
+  for (std::size_t i = 0; i < rank.pools.size(); ++i) {
+    const PoolAccount& account = rank.accounts[i];
+    const PoolDescriptor& pool = rank.pools[i];
+    ledger.push_back(exact_line(
+        fmt::format("pool:{}", pool.name), account.pages,
+        pool.groups.size() == 1
+            ? fmt::format("{} pages of {} bytes", pool.slabs.count(), pool.slab_bytes.count())
+            : fmt::format("{} slabs of {} bytes, shared by {} groups", pool.slabs.count(),
+                          pool.slab_bytes.count(), pool.groups.size())));
+    waste += account.slab_waste;
+    reserved += account.reserved;
+    loss += account.loss;
+  }
+  ledger.push_back(exact_line("workspaces", rank.workspace,
+                              "no bundled kernel is planned for, so none needs a workspace"));
+  ledger.push_back(exact_line("reserved_pages", reserved, "guard pages at the start of the pools"));
+  ledger.push_back(exact_line("slab_waste", waste, "ends of slabs that no page covers"));
+  ledger.push_back(exact_line("rounding_loss", loss, "less than a slab and a granule per pool"));
+}
+
+Refusal does_not_fit(const Allocation& allocation, const Resolution& resolution, Bytes budget,
+                     const Capacity& capacity) {
+  const auto least = allocation.least_budget();
+  Refusal refusal{.id = "does_not_fit"};
+  const std::string asked =
+      fmt::format("{} sequence{} of {} tokens", resolution.sequences.count(),
+                  resolution.sequences.count() == 1 ? "" : "s", resolution.max_model_len.count());
+  if (!least.has_value()) {
+    refusal.what = fmt::format("{} need more than 2^62 bytes on a rank", asked);
+    refusal.missing_bytes = Bytes{kLargestBudget} - budget;
+    refusal.least_that_works = "a shorter --max-model-len or a smaller --max-num-seqs";
+    return refusal;
+  }
+  refusal.missing_bytes = *least - budget;
+  refusal.what = fmt::format("{} need a KV budget of {} bytes on a rank, and {} are there", asked,
+                             least->count(), budget.count());
+  refusal.least_that_works = fmt::format("a KV budget of {} bytes", least->count());
+  if (capacity.max_len.count() > 0) {
+    refusal.least_that_works += fmt::format(", or --max-model-len {}", capacity.max_len.count());
+  }
+  if (capacity.sequences.count() > 0) {
+    refusal.least_that_works += fmt::format(", or --max-num-seqs {}", capacity.sequences.count());
+  }
+  return refusal;
+}
+
+/// Bytes of a drafter's private arena in its engine's geometry, for comparison with its pool.
+std::optional<Bytes> arena_of(const PlanRequest& request, const Resolution& resolution) {
+  constexpr Tokens kArenaPage{32};
+  const bool comparable = request.drafter.has_value() && request.drafter->model.has_value() &&
+                          resolution.draft_pool == DraftPoolKind::kOwnPool &&
+                          (request.drafter->kind == DrafterKind::kDflash ||
+                           request.drafter->kind == DrafterKind::kDspark);
+  if (!comparable) {
+    return std::nullopt;
+  }
+  const auto layers = layer_geometry(request.drafter->model->layers, request.parallelism,
+                                     resolution.draft_formats);
+  if (!layers) {
+    return std::nullopt;
+  }
+  const Tokens capacity = resolution.draft_max_len + resolution.draft_tokens;
+  Bytes bytes;
+  for (const LayerGroup& group : group_layers(*layers)) {
+    const auto page = page_geometry(group, group.is_state ? Tokens{0} : kArenaPage, PageLayout{});
+    if (!page || group.is_state) {
+      return std::nullopt;
+    }
+    bytes += private_arena_bytes(*page, resolution.sequences.count() + 1, capacity);
+  }
+  return bytes;
+}
+
+void note_planned_sequences(const PlanRequest& request, const std::vector<StagePools>& stages,
+                            std::vector<Decision>& decisions) {
+  if (request.workload.max_num_seqs.has_value()) {
+    return;
+  }
+  for (const StagePools& stage : stages) {
+    const auto has_fixed = [](const std::optional<ModelPools>& model) {
+      return model.has_value() &&
+             (!model->grows || model->pools.size() > 1 || model->pools.front().groups.size() > 1);
+    };
+    if (!stage.states.empty() || has_fixed(stage.target) || has_fixed(stage.draft)) {
+      decisions.push_back(
+          {.id = "max_num_seqs",
+           .chosen = "1",
+           .reason = "states and windows are sized by the number of sequences, and none was asked "
+                     "for: --max-num-seqs"});
+      return;
+    }
+  }
+}
+
+Capacity capacity_of(const Allocation& allocation, const Resolution& resolution,
+                     std::size_t smallest) {
+  Capacity capacity{.sequences = allocation.most_sequences(resolution.max_model_len),
+                    .max_len = allocation.longest()};
+  // Where nothing grows with length, sequences are the limit.
+  capacity.tokens = allocation.tokens(smallest).value_or(
+      Tokens{(CheckedInt{capacity.sequences.count()} * resolution.max_model_len.count())
+                 .saturated()});
+  return capacity;
+}
+
+const ModelConfig* drafter_model(const PlanRequest& request) {
+  return request.drafter.has_value() && request.drafter->model.has_value()
+             ? &*request.drafter->model
+             : nullptr;
+}
+
+Result<void> fill_plan(Allocation& allocation, Bytes budget, Plan& plan) {
+  allocation.size(budget);
+  if (!allocation.is_feasible()) {
+    plan.refusals.push_back(
+        does_not_fit(allocation, plan.resolution, budget, plan.capacity));
+    return {};
+  }
+  for (std::size_t stage = 0; stage < allocation.stages().size(); ++stage) {
+    auto rank = allocation.allocate(stage);
+    if (!rank) {
+      return std::move(rank).error();
+    }
+    plan.ranks.push_back(*std::move(rank));
+  }
+  plan.smallest_rank = allocation.smallest();
+  plan.capacity = capacity_of(allocation, plan.resolution, plan.smallest_rank);
+  plan.fits = allocation.fits();
+  if (!plan.fits) {
+    plan.refusals.push_back(
+        does_not_fit(allocation, plan.resolution, budget, plan.capacity));
+  }
+  append_pool_lines(plan.ranks[plan.smallest_rank], plan.ledger);
+  return {};
+}
+
+}  // namespace
+
+Result<Plan> allocate_plan(const PlanRequest& request, const Resolution& resolution) {
+  if (auto checked = check_request(request); !checked) {
+    return std::move(checked).error();
+  }
+  Plan plan{.request = request,
+            .resolution = resolution,
+            .decisions = resolution.decisions,
+            .refusals = resolution.refusals};
+  auto ledger = budget_ledger(request.budget, request.device, request.parallelism, request.target,
+                              drafter_model(request));
+  if (!ledger) {
+    return std::move(ledger).error();
+  }
+  plan.ledger = *std::move(ledger);
+  if (!resolution.refusals.empty()) {
+    return plan;
+  }
+  auto stages = describe_stages(request, resolution);
+  if (!stages) {
+    return std::move(stages).error();
+  }
+  note_planned_sequences(request, *stages, plan.decisions);
+  const auto keeps_nothing = [](const StagePools& stage) {
+    return !stage.target.has_value() && !stage.draft.has_value() && stage.states.empty();
+  };
+  if (std::ranges::all_of(*stages, keeps_nothing)) {
+    plan.refusals.push_back({.id = "no_cache",
+                                        .what = "no layer of this model keeps a cache",
+                                        .least_that_works = "a model with attention or state"});
+    return plan;
+  }
+  for (const StagePools& stage : *stages) {
+    for (const Decision& decision : stage.decisions) {
+      if (std::ranges::find(plan.decisions, decision) == plan.decisions.end()) {
+        plan.decisions.push_back(decision);
+      }
+    }
+  }
+  plan.private_arena = arena_of(request, resolution);
+  const Bytes budget = plan.ledger.back().bytes;
+  Allocation allocation{request, resolution, *std::move(stages)};
+  if (auto filled = fill_plan(allocation, budget, plan); !filled) {
+    return std::move(filled).error();
+  }
+  return plan;
+}
+
+Result<Plan> make_plan(const PlanRequest& request, const CapabilityRegistry& registry) {
+  auto resolution = resolve(request, registry);
+  if (!resolution) {
+    return std::move(resolution).error();
+  }
+  return allocate_plan(request, *resolution);
+}
+
+}  // namespace kvpool

@@ -1,0 +1,106 @@
+// SPDX-FileCopyrightText: The kvpool authors
+// SPDX-License-Identifier: Apache-2.0
+#include "plan/request_checks.hpp"
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include <fmt/format.h>
+
+namespace kvpool {
+namespace {
+
+constexpr std::int64_t kMostRanks = 1 << 16;
+constexpr std::int64_t kLargestPage = 1 << 16;
+constexpr std::int64_t kMostSequences = std::int64_t{1} << 31;
+constexpr std::int64_t kMostTokens = std::int64_t{1} << 40;
+constexpr std::int64_t kMostDraftTokens = 1 << 16;
+constexpr std::int64_t kMostBytes = std::int64_t{1} << 60;
+constexpr std::int64_t kMillion = 1'000'000;
+
+/// Keeps the first number that is out of its range.
+class RangeCheck {
+ public:
+  void in(std::string_view key, std::int64_t value, std::int64_t low, std::int64_t high) {
+    if (!error_.has_value() && (value < low || value > high)) {
+      error_ = Error{.code = ErrorCode::kInvalidArgument,
+                     .message = fmt::format("{} is {}, outside {} to {}", key, value, low, high),
+                     .key = std::string{key},
+                     .value = fmt::format("{}", value)};
+    }
+  }
+  template <typename Quantity>
+  void in(std::string_view key, const std::optional<Quantity>& value, std::int64_t low,
+          std::int64_t high) {
+    if (value.has_value()) {
+      in(key, value->count(), low, high);
+    }
+  }
+  void must(bool holds, std::string_view key, std::string_view message) {
+    if (!error_.has_value() && !holds) {
+      error_ = Error{.code = ErrorCode::kInvalidArgument,
+                     .message = std::string{message},
+                     .key = std::string{key}};
+    }
+  }
+  [[nodiscard]] Result<void> take() && {
+    if (error_.has_value()) {
+      return *std::move(error_);
+    }
+    return {};
+  }
+
+ private:
+  std::optional<Error> error_;
+};
+
+void check_drafter(RangeCheck& check, const DrafterRequest& drafter) {
+  check.in("num_draft_tokens", drafter.num_draft_tokens.count(), 0, kMostDraftTokens);
+  check.in("draft_page_size", drafter.tokens_per_block, 1, kLargestPage);
+  const bool needs_config = drafter.kind != DrafterKind::kMtp &&
+                            drafter.kind != DrafterKind::kNgram &&
+                            drafter.kind != DrafterKind::kSuffixAutomaton;
+  check.must(!needs_config || drafter.model.has_value(), "drafter",
+             "this kind of drafter has layers of its own: its config is needed");
+  check.must(drafter.kind != DrafterKind::kMtp || !drafter.model.has_value(), "drafter",
+             "MTP layers come with the target's own config: leave the drafter's config out");
+}
+
+}  // namespace
+
+Result<void> check_request(const PlanRequest& request) {
+  RangeCheck check;
+  const Parallelism& p = request.parallelism;
+  check.in("tensor_parallel_size", p.tensor, 1, kMostRanks);
+  check.in("pipeline_parallel_size", p.pipeline, 1, kMostRanks);
+  check.in("data_parallel_size", p.data, 1, kMostRanks);
+  check.in("decode_context_parallel_size", p.decode_context, 1, kMostRanks);
+  check.in("expert_parallel_size", p.expert, 1, kMostRanks);
+  check.must(p.pipeline <= static_cast<std::int64_t>(request.target.layers.size()),
+             "pipeline_parallel_size", "more pipeline stages than layers");
+  check.in("page_size", request.tokens_per_block, 1, kLargestPage);
+  check.in("reserved_pages", request.reserved_pages, 0, kMostDraftTokens);
+  check.in("granularity", request.granularity, 1, kMostBytes);
+  check.must(!request.granularity.has_value() ||
+                 (request.granularity->count() & (request.granularity->count() - 1)) == 0,
+             "granularity", "granules are a power of two bytes");
+  const Workload& workload = request.workload;
+  check.in("max_num_seqs", workload.max_num_seqs, 1, kMostSequences);
+  check.in("max_model_len", workload.max_model_len, 1, kMostTokens);
+  check.in("max_num_batched_tokens", workload.max_batched_tokens.count(), 0, kMostTokens);
+  check.in("state_snapshots", workload.state_snapshots_per_seq, 0, kMostDraftTokens);
+  const BudgetRequest& budget = request.budget;
+  check.in("kv_budget", budget.kv_budget, 0, kMostBytes);
+  check.in("gpu_memory", budget.gpu_memory, 1, kMostBytes);
+  check.in("gpu_memory_utilization", budget.utilization_ppm, 1, kMillion);
+  check.in("weights", budget.weights, 0, kMostBytes);
+  check.in("overhead", budget.overhead, 0, kMostBytes);
+  check.must(!request.target.layers.empty(), "num_hidden_layers", "the model has no layers");
+  if (request.drafter.has_value()) {
+    check_drafter(check, *request.drafter);
+  }
+  return std::move(check).take();
+}
+
+}  // namespace kvpool

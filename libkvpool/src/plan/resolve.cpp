@@ -1,0 +1,412 @@
+// SPDX-FileCopyrightText: The kvpool authors
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include <kvpool/plan/planner.hpp>
+
+#include "plan/request_checks.hpp"
+
+namespace kvpool {
+namespace {
+
+constexpr Tokens kDefaultPage{64};
+
+/// Copies of a recurrent state that rejecting draft tokens needs beside the running one.
+constexpr std::int64_t kSnapshotsForRejection = 1;
+
+bool is_external_block_drafter(DrafterKind kind) noexcept {
+  return kind == DrafterKind::kDflash || kind == DrafterKind::kDspark ||
+         kind == DrafterKind::kDomino || kind == DrafterKind::kPeagle;
+}
+
+/// Whose rows decide the page of a drafter's pool; nothing when no row can be about it.
+std::optional<PoolUser> pool_user(DrafterKind kind) noexcept {
+  switch (kind) {
+    case DrafterKind::kMtp: return PoolUser::kMtp;
+    case DrafterKind::kEagle3: return PoolUser::kEagle3;
+    case DrafterKind::kDspark: return PoolUser::kDspark;
+    case DrafterKind::kDflash:
+    case DrafterKind::kDomino:
+    case DrafterKind::kPeagle: return PoolUser::kDflash;
+    default: return std::nullopt;
+  }
+}
+
+/// Collects the distinct attention computations of a model's caches.
+class QueryCollector {
+ public:
+  QueryCollector(KernelQuery base, const Parallelism& parallelism)
+      : base_{std::move(base)}, parallelism_{parallelism} {}
+
+  void operator()(const AttentionCache& cache) {
+    KernelQuery query = base_;
+    query.family = AttentionFamily::kKeyValue;
+    query.head_dim = cache.key_dim;
+    query.query_heads = heads_per_rank(cache.query_heads, parallelism_);
+    query.kv_heads = heads_per_rank(cache.kv_heads, parallelism_);
+    if (cache.span.kind == SpanKind::kSlidingWindow) {
+      query.mask = AttentionMask::kWindow;
+    }
+    add(std::move(query));
+  }
+  void operator()(const LatentCache& cache) {
+    KernelQuery query = base_;
+    query.family = AttentionFamily::kLatent;
+    query.head_dim = cache.latent_dim + cache.rope_dim;
+    query.query_heads = heads_per_rank(cache.query_heads, parallelism_);
+    query.kv_heads = Heads{1};
+    add(std::move(query));
+  }
+  void operator()(const IndexerCache& /*cache*/) {}
+  void operator()(const StateCache& /*cache*/) {}
+
+  [[nodiscard]] std::vector<KernelQuery> take() && { return std::move(queries_); }
+
+ private:
+  void add(KernelQuery query) {
+    const auto same = [&query](const KernelQuery& other) {
+      return other.family == query.family && other.head_dim == query.head_dim &&
+             other.query_heads == query.query_heads && other.kv_heads == query.kv_heads &&
+             other.mask == query.mask;
+    };
+    if (std::ranges::none_of(queries_, same)) {
+      queries_.push_back(std::move(query));
+    }
+  }
+
+  KernelQuery base_;
+  Parallelism parallelism_;
+  std::vector<KernelQuery> queries_;
+};
+
+/// Settles one request, step by step; choices and refusals collect in `out_`.
+class Resolver {
+ public:
+  Resolver(const PlanRequest& request, const CapabilityRegistry& registry)
+      : request_{request}, registry_{registry} {}
+
+  Resolution run() {
+    settle_workload();
+    settle_formats();
+    settle_target_page();
+    settle_drafter();
+    settle_snapshots();
+    return std::move(out_);
+  }
+
+ private:
+  void settle_workload() {
+    out_.sequences = request_.workload.max_num_seqs.value_or(Sequences{1});
+    const auto& positions = request_.target.max_positions;
+    if (request_.workload.max_model_len.has_value()) {
+      out_.max_model_len = *request_.workload.max_model_len;
+      if (positions.has_value() && out_.max_model_len > *positions) {
+        decide("max_model_len", "target", fmt::format("{}", out_.max_model_len.count()),
+               fmt::format("{}", positions->count()),
+               "asked for explicitly, beyond the positions that the config states");
+      }
+    } else if (positions.has_value()) {
+      out_.max_model_len = *positions;
+    } else {
+      refuse("max_model_len",
+             "the config states no max_position_embeddings and no length was asked for", {},
+             "--max-model-len with the longest sequence in tokens");
+    }
+  }
+
+  /// The type that a checkpoint's cache has unless somebody says otherwise.
+  KvDtype own_format(const ModelConfig& model, const std::string& pool) {
+    if (model.checkpoint_kv_dtype.has_value()) {
+      decide("kv_cache_dtype", pool, std::string{to_string(*model.checkpoint_kv_dtype)},
+             std::string{to_string(model.native_dtype.value_or(KvDtype::kBf16))},
+             "the checkpoint's quantisation section asks for it");
+      return *model.checkpoint_kv_dtype;
+    }
+    if (!model.native_dtype.has_value()) {
+      decide("kv_cache_dtype", pool, "bf16", "",
+             "the config states neither dtype nor torch_dtype");
+    }
+    return model.native_dtype.value_or(KvDtype::kBf16);
+  }
+
+  void settle_formats() {
+    const ModelConfig& target = request_.target;
+    CacheFormats& formats = out_.target_formats;
+    formats.kv = request_.kv_dtype.has_value() ? *request_.kv_dtype
+                                               : own_format(target, "target");
+    formats.conv_state = target.native_dtype.value_or(KvDtype::kBf16);
+    formats.matrix_state = KvDtype::kFp32;
+    if (request_.drafter.has_value()) {
+      formats.max_rewind = draft_tokens(*request_.drafter).count();
+    }
+    if (formats.kv == KvDtype::kFp4Mla && has_recurrent_state(target)) {
+      refuse("kv_cache_dtype",
+             fmt::format("fp4_mla does not support hybrid linear attention: {} ({}) has recurrent "
+                         "layers beside its MLA layers",
+                         target.name, target.model_type),
+             {"bf16", "fp8_e4m3"}, "--kv-cache-dtype bf16");
+    }
+    check_layout(target.layers, formats, "target");
+  }
+
+  /// Asks the layout whether formats and parallelism suit the layers, before bytes are counted.
+  void check_layout(std::span<const ModelLayer> layers, const CacheFormats& formats,
+                    const std::string& pool) {
+    const auto geometry = layer_geometry(layers, request_.parallelism, formats);
+    if (geometry.has_value()) {
+      return;
+    }
+    const Error& error = geometry.error();
+    if (error.key == "kv_cache_dtype") {
+      refuse("kv_cache_dtype", fmt::format("{} pool: {}", pool, error.message),
+             {"bf16", "fp16", "fp8_e4m3"}, "--kv-cache-dtype bf16");
+    } else {
+      refuse(error.key, fmt::format("{} pool: {}", pool, error.message),
+             accepted_tensor_sizes(layers, formats), "a tensor parallel size that divides them");
+    }
+  }
+
+  std::vector<std::string> accepted_tensor_sizes(std::span<const ModelLayer> layers,
+                                                 const CacheFormats& formats) const {
+    std::vector<std::string> accepted;
+    Parallelism parallelism = request_.parallelism;
+    for (parallelism.tensor = 1; parallelism.tensor <= request_.parallelism.tensor;
+         parallelism.tensor *= 2) {
+      if (layer_geometry(layers, parallelism, formats).has_value()) {
+        accepted.push_back(fmt::format("{}", parallelism.tensor));
+      }
+    }
+    return accepted;
+  }
+
+  std::vector<KernelQuery> queries(std::span<const ModelLayer> layers, PoolUser user,
+                                   const ModelConfig& model, KvDtype kv_dtype,
+                                   AttentionMask mask) const {
+    KernelQuery base{.user = user, .model_family = model.model_type, .kv_dtype = kv_dtype,
+                     .mask = mask};
+    if (request_.device.has_value()) {
+      base.architecture = request_.device->architecture;
+    }
+    QueryCollector collector{std::move(base), request_.parallelism};
+    for (const ModelLayer& layer : layers) {
+      for (const LayerCache& cache : layer.caches) {
+        std::visit(collector, cache);
+      }
+    }
+    return std::move(collector).take();
+  }
+
+  /// Takes over what the registry said about one of a pool's computations. Only the first chooses
+  /// the size; the others may refuse it, or lose a preferred kernel.
+  void record(const PageSizeChoice& choice, bool chooses) {
+    if (choice.refusal.has_value()) {
+      out_.refusals.push_back(*choice.refusal);
+      return;
+    }
+    if (chooses) {
+      out_.decisions.push_back(choice.decision);
+    }
+    for (const Decision& loss : choice.losses) {
+      if (std::ranges::find(out_.decisions, loss) == out_.decisions.end()) {
+        out_.decisions.push_back(loss);
+      }
+    }
+  }
+
+  void settle_target_page() {
+    const std::vector<KernelQuery> asked =
+        queries(request_.target.layers, PoolUser::kTarget, request_.target,
+                out_.target_formats.kv, AttentionMask::kCausal);
+    out_.target_page = request_.tokens_per_block.value_or(kDefaultPage);
+    PageSizeQuestion question{.kernel_set = request_.kernel_set,
+                              .explicit_page = request_.tokens_per_block};
+    bool first = true;
+    for (const KernelQuery& query : asked) {
+      question.query = query;
+      const PageSizeChoice choice = decide_target_page(registry_, question);
+      record(choice, std::exchange(first, false));
+      if (!choice.tokens_per_block.has_value()) {
+        return;
+      }
+      // The first computation chooses; the others must agree with it.
+      out_.target_page = *choice.tokens_per_block;
+      question.explicit_page = out_.target_page;
+    }
+  }
+
+  Tokens draft_tokens(const DrafterRequest& drafter) const {
+    if (drafter.num_draft_tokens.count() > 0) {
+      return drafter.num_draft_tokens;
+    }
+    const bool has_block = drafter.model.has_value() && drafter.model->drafter.has_value() &&
+                           drafter.model->drafter->block_tokens.count() > 0;
+    return has_block ? drafter.model->drafter->block_tokens : Tokens{1};
+  }
+
+  void settle_drafter() {
+    if (!request_.drafter.has_value()) {
+      return;
+    }
+    const DrafterRequest& drafter = *request_.drafter;
+    out_.draft_tokens = draft_tokens(drafter);
+    out_.draft_pool = draft_pool_kind(
+        Profile::kKvpool, {.drafter = drafter.kind,
+                           .backend = drafter.backend,
+                           .attention_data_parallel = request_.parallelism.attention_data_parallel,
+                           .pipeline = request_.parallelism.pipeline,
+                           .target_model_type = request_.target.model_type,
+                           .in_checkpoint = drafter.in_checkpoint});
+    if (out_.draft_pool == DraftPoolKind::kNone) {
+      decide("draft_pool", "draft", "none", "",
+             fmt::format("{} keeps no cache", to_string(drafter.kind)));
+      return;
+    }
+    if (drafter.kind == DrafterKind::kMtp && request_.target.mtp_layers.count() == 0) {
+      refuse("drafter", fmt::format("{} has no next-token (MTP) layers", request_.target.name), {},
+             "a model whose config counts them (num_nextn_predict_layers, "
+             "mtp_num_hidden_layers), or another drafter");
+      return;
+    }
+    settle_draft_formats(drafter);
+    settle_draft_length(drafter);
+    if (out_.draft_pool == DraftPoolKind::kTargetLayers) {
+      out_.draft_page = out_.target_page;
+      decide("draft_pool", "draft", "target_layers", "own_pool",
+             fmt::format("under attention data parallelism the layers of {} extend the target's "
+                         "pool, in its format",
+                         to_string(drafter.kind)));
+      return;
+    }
+    settle_draft_page(drafter);
+  }
+
+  void settle_draft_formats(const DrafterRequest& drafter) {
+    CacheFormats& formats = out_.draft_formats;
+    formats = out_.target_formats;
+    if (out_.draft_pool == DraftPoolKind::kTargetLayers) {
+      return;
+    }
+    if (drafter.kv_dtype.has_value()) {
+      formats.kv = *drafter.kv_dtype;
+    } else if (drafter.model.has_value()) {
+      formats.kv = own_format(*drafter.model, "draft");
+      if (formats.kv != out_.target_formats.kv) {
+        decide("draft_kv_cache_dtype", "draft", std::string{to_string(formats.kv)},
+               std::string{to_string(out_.target_formats.kv)},
+               "the draft pool keeps its own config's format; the target's setting does not apply");
+      }
+    }
+    if (drafter.model.has_value()) {
+      formats.conv_state = drafter.model->native_dtype.value_or(KvDtype::kBf16);
+      check_layout(drafter.model->layers, formats, "draft");
+    }
+  }
+
+  void settle_draft_length(const DrafterRequest& drafter) {
+    out_.draft_max_len = out_.max_model_len;
+    const bool limited = drafter.model.has_value() && drafter.model->max_positions.has_value() &&
+                         *drafter.model->max_positions < out_.max_model_len;
+    if (limited) {
+      out_.draft_max_len = *drafter.model->max_positions;
+      decide("draft_max_len", "draft", fmt::format("{}", out_.draft_max_len.count()),
+             fmt::format("{}", out_.max_model_len.count()),
+             "the drafter's config states fewer positions: beyond them a sequence runs without "
+             "drafting");
+    }
+  }
+
+  void settle_draft_page(const DrafterRequest& drafter) {
+    const auto user = pool_user(drafter.kind);
+    const bool one_model =
+        drafter.kind == DrafterKind::kMtp || drafter.kind == DrafterKind::kEagle3;
+    if (one_model && drafter.tokens_per_block.has_value() &&
+        *drafter.tokens_per_block != out_.target_page) {
+      refuse("draft_page_size",
+             fmt::format("{} runs inside the target model and shares its page of {} tokens, not {}",
+                         to_string(drafter.kind), out_.target_page.count(),
+                         drafter.tokens_per_block->count()),
+             {fmt::format("{}", out_.target_page.count())}, "leave --draft-page-size out");
+      return;
+    }
+    if (!user.has_value()) {
+      out_.draft_page = drafter.tokens_per_block.value_or(out_.target_page);
+      decide("draft_page_size", "draft", fmt::format("{}", out_.draft_page->count()), "",
+             fmt::format("no kernel row is about {}: {}", to_string(drafter.kind),
+                         drafter.tokens_per_block.has_value() ? "the size that was asked for"
+                                                              : "the target's page"));
+      return;
+    }
+    std::vector<ModelLayer> mtp{ModelLayer{.caches = request_.target.mtp_layer}};
+    const ModelConfig& model = drafter.model.has_value() ? *drafter.model : request_.target;
+    const std::span<const ModelLayer> layers =
+        drafter.model.has_value() ? std::span<const ModelLayer>{model.layers} : mtp;
+    const AttentionMask mask = is_external_block_drafter(drafter.kind) ? AttentionMask::kNonCausal
+                                                                       : AttentionMask::kCausal;
+    PageSizeQuestion question{.kernel_set = request_.kernel_set,
+                              .backend = drafter.backend,
+                              .explicit_page = drafter.tokens_per_block};
+    out_.draft_page = drafter.tokens_per_block.value_or(out_.target_page);
+    bool first = true;
+    for (KernelQuery query : queries(layers, *user, model, out_.draft_formats.kv, mask)) {
+      query.query_tokens = out_.draft_tokens.count();
+      question.query = std::move(query);
+      const PageSizeChoice choice = decide_drafter_page(registry_, question, out_.target_page);
+      record(choice, std::exchange(first, false));
+      if (!choice.tokens_per_block.has_value()) {
+        return;
+      }
+      out_.draft_page = choice.tokens_per_block;
+      question.explicit_page = one_model ? std::nullopt : choice.tokens_per_block;
+    }
+  }
+
+  void settle_snapshots() {
+    const bool rejects = out_.draft_pool != DraftPoolKind::kNone ||
+                         (request_.drafter.has_value() && out_.draft_tokens.count() > 0);
+    out_.state_slots_per_seq = 1 + request_.workload.state_snapshots_per_seq;
+    if (has_recurrent_state(request_.target) && rejects &&
+        request_.workload.state_snapshots_per_seq == 0) {
+      out_.state_slots_per_seq += kSnapshotsForRejection;
+      decide("state_snapshots", "state", "1 snapshot per sequence", "0",
+             "rejecting draft tokens goes back to the state before the step");
+    }
+  }
+
+  void decide(std::string id, std::string pool, std::string chosen, std::string instead_of,
+              std::string reason) {
+    out_.decisions.push_back({.id = std::move(id),
+                              .pool = std::move(pool),
+                              .chosen = std::move(chosen),
+                              .instead_of = std::move(instead_of),
+                              .reason = std::move(reason)});
+  }
+
+  void refuse(std::string id, std::string what, std::vector<std::string> accepted,
+              std::string least) {
+    out_.refusals.push_back({.id = std::move(id),
+                             .what = std::move(what),
+                             .accepted = std::move(accepted),
+                             .least_that_works = std::move(least)});
+  }
+
+  const PlanRequest& request_;
+  const CapabilityRegistry& registry_;
+  Resolution out_{};
+};
+
+}  // namespace
+
+Result<Resolution> resolve(const PlanRequest& request, const CapabilityRegistry& registry) {
+  if (auto checked = check_request(request); !checked) {
+    return std::move(checked).error();
+  }
+  return Resolver{request, registry}.run();
+}
+
+}  // namespace kvpool

@@ -1,0 +1,22 @@
+// SPDX-FileCopyrightText: The kvpool authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include "exit_codes.hpp"
+#include "options.hpp"
+
+namespace kvpool::cli {
+
+/// `kvplan plan`: what fits, as a report or as a `kvpool.plan/1` document.
+[[nodiscard]] ExitCode run_plan(const Options& options);
+
+/// `kvplan explain`: how every figure of the plan comes about.
+[[nodiscard]] ExitCode run_explain(const Options& options);
+
+/// `kvplan kernels`: the kernel rows, and for a model which of them would run on it.
+[[nodiscard]] ExitCode run_kernels(const Options& options);
+
+/// `kvplan verify`: compares an engine's allocations with a plan.
+[[nodiscard]] ExitCode run_verify(const Options& options);
+
+}  // namespace kvpool::cli

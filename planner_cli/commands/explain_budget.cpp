@@ -1,0 +1,162 @@
+// SPDX-FileCopyrightText: The kvpool authors
+// SPDX-License-Identifier: Apache-2.0
+#include "commands/describe.hpp"
+#include "commands/explain_report.hpp"
+#include "output/numbers.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+
+namespace kvpool::cli {
+namespace {
+
+/// What a pool of one more slab would be charged beyond its share.
+[[nodiscard]] Bytes missing_for_one_more(const PoolDescriptor& pool, const PoolAccount& account) {
+  PoolDescriptor larger = pool;
+  larger.slabs += Slabs{1};
+  return larger.charged_bytes() - account.share;
+}
+
+void explain_pool(const PoolDescriptor& pool, const PoolAccount& account, Report& report) {
+  const std::string slab = pool.groups.size() > 1               ? "slab"
+                           : pool.groups.front().group.is_state ? "slot"
+                                                                : "page";
+  report.line(fmt::format("{} bytes: ({} usable + {} reserved) {}s x {} = {}", pool.name,
+                          count_text(pool.slabs.count()), pool.reserved_slabs.count(), slab,
+                          bytes_text(pool.slab_bytes), bytes_text(pool.bytes())),
+              2, 4);
+  report.line(fmt::format("{} charged: ceil({} / {} granule) x {} = {}", pool.name,
+                          bytes_text(pool.bytes()), bytes_text(pool.granularity),
+                          bytes_text(pool.granularity), bytes_text(account.charged)),
+              2, 4);
+  for (const PooledGroup& group : pool.groups) {
+    if (pool.groups.size() > 1) {
+      report.line(fmt::format("{} planned: {} x {} = {} pages", group_label(pool, group),
+                              counted(group.planned_slabs.count(), "slab"),
+                              counted(group.pages_per_slab, "page"),
+                              count_text(group.planned_pages().count())),
+                  4, 6);
+    }
+    if (!group.group.is_state && group.group.span.kind == SpanKind::kFull) {
+      report.line(
+          fmt::format(
+              "{} token slots: {} pages x {} tokens = {} tokens", group_label(pool, group),
+              count_text(group.planned_pages().count()), group.page.tokens_per_block.count(),
+              count_text(group.planned_pages().count() * group.page.tokens_per_block.count())),
+          2, 4);
+    }
+  }
+  report.line(fmt::format("{} share: {} pages + {} slab waste + {} reserved + {} loss = {}",
+                          pool.name, bytes_text(account.pages), bytes_text(account.slab_waste),
+                          bytes_text(account.reserved), bytes_text(account.loss),
+                          bytes_text(account.share)),
+              2, 4);
+  if (const Bytes more = missing_for_one_more(pool, account); more.count() > 0) {
+    report.line(
+        fmt::format("one more {} would need {} more than the share", slab, bytes_text(more)), 2, 4);
+  }
+}
+
+[[nodiscard]] const LedgerLine* find_line(const Plan& plan, std::string_view name) {
+  const auto found = std::ranges::find(plan.ledger, name, &LedgerLine::name);
+  return found == plan.ledger.end() ? nullptr : &*found;
+}
+
+/// `ceil((ceil(P x 16 bits / 8) + ceil(Q x 4.25 bits / 8)) / 16 ranks) = ...`.
+void explain_weights(const Plan& plan, const ModelConfig& model, std::string_view line_name,
+                     Report& report) {
+  const LedgerLine* line = find_line(plan, line_name);
+  if (line == nullptr || line->kind != LedgerKind::kAssumed) {
+    return;
+  }
+  const ParameterEstimate& estimate = model.parameters;
+  const Parallelism& spread = plan.request.parallelism;
+  std::string whole = fmt::format("ceil({} parameters x {} bits / 8)",
+                                  count_text(estimate.plain.count()), estimate.plain_bits);
+  if (estimate.quantized.count() > 0) {
+    whole += fmt::format(" + ceil({} quantised parameters x {} bits / 800)",
+                         count_text(estimate.quantized.count()), estimate.quantized_centibits);
+  }
+  report.line(fmt::format("{}: ceil(({}) / ({} tp x {} pp)) = {}", words_of(line_name), whole,
+                          spread.tensor, spread.pipeline, bytes_text(line->bytes)),
+              2, 4);
+  report.line(
+      "rests on: " + estimate.basis +
+          (estimate.quantized.count() > 0 ? " (bits of a quantised parameter in hundredths)" : ""),
+      4, 6);
+}
+
+/// The device's total less every line up to the budget.
+void explain_budget_line(const Plan& plan, Report& report) {
+  const auto budget = std::ranges::find(plan.ledger, "kv_budget", &LedgerLine::name);
+  if (budget == plan.ledger.end()) {
+    return;
+  }
+  if (budget == plan.ledger.begin()) {
+    report.line(fmt::format("kv budget: {}, {}", bytes_text(budget->bytes), budget->reason), 2, 4);
+    return;
+  }
+  std::string sum;
+  for (auto line = plan.ledger.begin(); line != budget; ++line) {
+    sum += fmt::format("{}{} {}", sum.empty() ? "" : " - ", bytes_text(line->bytes),
+                       words_of(line->name));
+  }
+  report.line(fmt::format("kv budget: {} = {}", sum, bytes_text(budget->bytes)), 2, 4);
+}
+
+}  // namespace
+
+void explain_pool_sizes(const Plan& plan, Report& report) {
+  const PoolPlan& rank = plan.ranks.at(plan.smallest_rank);
+  report.heading("5. From shares of the budget to pages");
+  if (plan.resolution.draft_pool == DraftPoolKind::kOwnPool) {
+    report.line(
+        "target and draft get shares in which both reach the same number of tokens; each "
+        "takes as many whole pages as its share holds in whole granules",
+        2, 2);
+  }
+  for (std::size_t i = 0; i < rank.pools.size(); ++i) {
+    explain_pool(rank.pools[i], rank.accounts[i], report);
+    report.blank();
+  }
+  std::string sum;
+  for (const PoolAccount& account : rank.accounts) {
+    sum +=
+        fmt::format("{}{} {}", sum.empty() ? "" : " + ", bytes_text(account.share), account.pool);
+  }
+  report.line(fmt::format("shares: {} + {} workspaces = {}", sum, bytes_text(rank.workspace),
+                          bytes_text(rank.budget)),
+              2, 4);
+}
+
+void explain_ledger(const Plan& plan, Report& report) {
+  report.heading("6. From the device to the budget");
+  if (const LedgerLine* total = find_line(plan, "device_total"); total != nullptr) {
+    report.line(fmt::format("device total: {}, {}", bytes_text(total->bytes), total->reason), 2, 4);
+    if (const LedgerLine* withheld = find_line(plan, "withheld"); withheld != nullptr) {
+      report.line(
+          fmt::format("withheld: {} - floor({} x {} / 1,000,000) = {}", bytes_text(total->bytes),
+                      bytes_text(total->bytes), count_text(plan.request.budget.utilization_ppm),
+                      bytes_text(withheld->bytes)),
+          2, 4);
+    }
+  }
+  explain_weights(plan, plan.request.target, "weights", report);
+  if (plan.request.drafter.has_value() && plan.request.drafter->model.has_value()) {
+    explain_weights(plan, *plan.request.drafter->model, "draft_weights", report);
+  }
+  for (const LedgerLine& line : plan.ledger) {
+    if (line.kind == LedgerKind::kAssumed && line.name != "kv_budget" &&
+        line.name != "device_total" && !line.name.ends_with("weights")) {
+      report.line(
+          fmt::format("{}: {}, between {} and {}; {}", words_of(line.name), bytes_text(line.bytes),
+                      bytes_text(line.low), bytes_text(line.high), line.reason),
+          2, 4);
+    }
+  }
+  explain_budget_line(plan, report);
+}
+
+}  // namespace kvpool::cli

@@ -1,0 +1,38 @@
+// SPDX-FileCopyrightText: The kvpool authors
+// SPDX-License-Identifier: Apache-2.0
+#include <kvpool/io/plan_document.hpp>
+#include <kvpool/plan/planner.hpp>
+
+#include "commands/commands.hpp"
+#include "commands/plan_report.hpp"
+#include "output/terminal.hpp"
+#include "request.hpp"
+
+namespace kvpool::cli {
+
+ExitCode run_plan(const Options& options) {
+  const Deployment deployment = read_deployment(options);
+  const Plan plan = value_or_fail(make_plan(deployment.request, deployment.registry));
+  if (options.flag(OptionId::kJson)) {
+    std::string document = io::plan_to_json(plan);
+    if (!document.ends_with('\n')) {
+      document += '\n';
+    }
+    print(document);
+    return exit_code_of(plan);
+  }
+  Report report{use_colour()};
+  report_headline(plan, report);
+  report_refusals(plan, report);
+  report_ways_out(plan, deployment.registry, report);
+  report_ledger(plan, report);
+  if (!plan.ranks.empty()) {
+    report_pools(plan, report);
+    report_capacity(plan, report);
+  }
+  report_decisions(plan, report);
+  print(report.text());
+  return exit_code_of(plan);
+}
+
+}  // namespace kvpool::cli

@@ -1,0 +1,334 @@
+// SPDX-FileCopyrightText: The kvpool authors
+// SPDX-License-Identifier: Apache-2.0
+#include "option_names.hpp"
+
+#include <algorithm>
+#include <cstddef>
+
+namespace kvpool::cli {
+namespace {
+
+using enum OptionId;
+
+constexpr std::array<bool, 4> kPlanning{true, true, true, false};
+constexpr std::array<bool, 4> kKernelsOnly{false, false, true, false};
+constexpr std::array<bool, 4> kVerifyOnly{false, false, false, true};
+constexpr std::array<bool, 4> kWithJson{true, false, true, true};
+
+constexpr std::string_view kSpread = "Parallelism";
+constexpr std::string_view kCache = "Cache and workload";
+constexpr std::string_view kMemory = "Memory of one GPU";
+constexpr std::string_view kDraft = "Drafter";
+constexpr std::string_view kRows = "Kernels and engine";
+constexpr std::string_view kInOut = "Input and output";
+
+constexpr auto kSpecs = std::to_array<OptionSpec>({
+    {kTp,
+     kSpread,
+     {"tp", "tensor-parallel-size", "tp-size", "tensor-parallel"},
+     Arity::kOne,
+     "N",
+     "tensor parallel size (default 1)",
+     kPlanning},
+    {kPp,
+     kSpread,
+     {"pp", "pipeline-parallel-size", "pp-size", "pipeline-parallel"},
+     Arity::kOne,
+     "N",
+     "pipeline stages (default 1)",
+     kPlanning},
+    {kDp,
+     kSpread,
+     {"dp", "data-parallel-size", "dp-size", "data-parallel"},
+     Arity::kOne,
+     "N",
+     "independent replicas (default 1); one is planned",
+     kPlanning},
+    {kAttentionDp,
+     kSpread,
+     {"attention-dp", "enable-attention-dp", "enable-dp-attention"},
+     Arity::kFlag,
+     "",
+     "every rank keeps all KV heads of its own sequences",
+     kPlanning},
+    {kDcp,
+     kSpread,
+     {"dcp", "decode-context-parallel-size", "dcp-size", "cp-size"},
+     Arity::kOne,
+     "N",
+     "ranks over which the tokens of a sequence are dealt out",
+     kPlanning},
+    {kEp,
+     kSpread,
+     {"ep", "expert-parallel-size", "ep-size", "moe-expert-parallel-size"},
+     Arity::kOne,
+     "N",
+     "expert parallel size (weights only)",
+     kPlanning},
+
+    {kKvCacheDtype,
+     kCache,
+     {"kv-cache-dtype", "kv-dtype"},
+     Arity::kOne,
+     "DTYPE",
+     "bf16, fp8, nvfp4, fp8_ds_mla, ...; auto: the checkpoint's",
+     kPlanning},
+    {kPageSize,
+     kCache,
+     {"page-size", "block-size", "tokens-per-block"},
+     Arity::kOne,
+     "TOKENS",
+     "page of the target's pool: kept or refused, never moved",
+     kPlanning},
+    {kMaxModelLen,
+     kCache,
+     {"max-model-len", "context-length", "max-seq-len"},
+     Arity::kOne,
+     "TOKENS",
+     "longest sequence (128k, 1M, auto: the config's maximum)",
+     kPlanning},
+    {kMaxNumSeqs,
+     kCache,
+     {"max-num-seqs", "max-running-requests", "max-batch-size"},
+     Arity::kOne,
+     "N",
+     "sequences at the same time (default 1)",
+     kPlanning},
+    {kMaxNumBatchedTokens,
+     kCache,
+     {"max-num-batched-tokens", "chunked-prefill-size", "max-num-tokens"},
+     Arity::kOne,
+     "TOKENS",
+     "tokens of one step over all sequences (default 8192)",
+     kPlanning},
+    {kLayout,
+     kCache,
+     {"layout"},
+     Arity::kOne,
+     "NAME",
+     "page_major_hnd (default), page_major_nhd, layer_major_hnd, layer_major_nhd",
+     kPlanning},
+    {kReservedPages,
+     kCache,
+     {"reserved-pages"},
+     Arity::kOne,
+     "N",
+     "pages at the start of each pool that no sequence gets (default 1)",
+     kPlanning},
+
+    {kGpu, kMemory, {"gpu"}, Arity::kOne, "NAME", "h100, h200, b200, gb200, ...", kPlanning},
+    {kGpuMemory,
+     kMemory,
+     {"gpu-memory"},
+     Arity::kOne,
+     "SIZE",
+     "memory that a process sees (139.8GiB; GB is 10^9, GiB is 2^30)",
+     kPlanning},
+    {kGpuMemoryUtilization,
+     kMemory,
+     {"gpu-memory-utilization"},
+     Arity::kOne,
+     "FRACTION",
+     "share of it that may be used, above 0 up to 1 (default 0.92)",
+     kPlanning},
+    {kKvBudget,
+     kMemory,
+     {"kv-budget", "kv-cache-memory-bytes", "max-gpu-total-bytes"},
+     Arity::kOne,
+     "SIZE",
+     "bytes that kvpool owns: nothing above them is looked at",
+     kPlanning},
+    {kWeights,
+     kMemory,
+     {"weights"},
+     Arity::kOne,
+     "SIZE",
+     "weights of one GPU, drafter included (default: estimated)",
+     kPlanning},
+    {kOverhead,
+     kMemory,
+     {"overhead"},
+     Arity::kOne,
+     "SIZE",
+     "context, activations, graphs, communication of one GPU (default: assumed)",
+     kPlanning},
+    {kGranularity,
+     kMemory,
+     {"granularity"},
+     Arity::kOne,
+     "SIZE",
+     "unit in which memory is mapped (default: the GPU's)",
+     kPlanning},
+
+    {kDrafter,
+     kDraft,
+     {"drafter", "speculative-draft-model-path", "speculative-model"},
+     Arity::kOne,
+     "PATH",
+     "config.json or checkpoint directory of the drafter",
+     kPlanning},
+    {kDrafterKind,
+     kDraft,
+     {"drafter-kind", "speculative-algorithm"},
+     Arity::kOne,
+     "KIND",
+     "mtp, eagle3, dflash, dspark, domino, peagle, draft_target, pard,\nngram, suffix_automaton",
+     kPlanning},
+    {kDrafterBackend,
+     kDraft,
+     {"drafter-backend"},
+     Arity::kOne,
+     "NAME",
+     "back-end that the engine is told to use (TRTLLM, CUTEDSL, FA4, VANILLA)",
+     kPlanning},
+    {kNumDraftTokens,
+     kDraft,
+     {"num-draft-tokens", "num-speculative-tokens", "max-draft-len"},
+     Arity::kOne,
+     "N",
+     "tokens drafted in a step (default: the drafter's block, else 1)",
+     kPlanning},
+    {kDraftKvCacheDtype,
+     kDraft,
+     {"draft-kv-cache-dtype", "draft-kv-dtype"},
+     Arity::kOne,
+     "DTYPE",
+     "format of the draft pool; the target's never makes it cheaper",
+     kPlanning},
+    {kDraftPageSize,
+     kDraft,
+     {"draft-page-size", "draft-block-size", "draft-tokens-per-block"},
+     Arity::kOne,
+     "TOKENS",
+     "page of the draft pool: kept or refused",
+     kPlanning},
+
+    {kKernelSet,
+     kRows,
+     {"kernel-set"},
+     Arity::kOne,
+     "SET",
+     "trtllm (default), exact: only rows that run here, kvpool: the bundled kernels",
+     kPlanning},
+    {kKernels,
+     kRows,
+     {"kernels"},
+     Arity::kRepeated,
+     "FILE",
+     "TOML file with further kernel rows; may be given again",
+     kPlanning},
+    {kSelfTest,
+     kRows,
+     {"self-test"},
+     Arity::kFlag,
+     "",
+     "run the bundled kernels on a GPU",
+     kKernelsOnly},
+    {kEngine, kRows, {"engine"}, Arity::kOne, "NAME", "whose rules: kvpool", kPlanning},
+    {kEngineVersion,
+     kRows,
+     {"engine-version"},
+     Arity::kOne,
+     "VERSION",
+     "version of the engine",
+     kPlanning},
+
+    {kDeployment,
+     kInOut,
+     {"deployment"},
+     Arity::kOne,
+     "FILE",
+     "TOML file with these options as keys; the command line wins",
+     kPlanning},
+    {kAllocations,
+     kInOut,
+     {"allocations"},
+     Arity::kOne,
+     "FILE",
+     "JSON array of {pool, address, bytes} that an engine allocated",
+     kVerifyOnly},
+    {kJson, kInOut, {"json"}, Arity::kFlag, "", "one JSON document on standard output", kWithJson},
+});
+
+/// An option of an engine, and what to do instead.
+struct ForeignOption {
+  std::string_view name;
+  std::string_view advice;
+};
+
+constexpr auto kForeign = std::to_array<ForeignOption>({
+    {"mem-fraction-static",
+     "SGLang's fraction is of what is free after loading; give --gpu-memory-utilization (of the "
+     "total) or --kv-budget"},
+    {"free-gpu-memory-fraction",
+     "TensorRT-LLM's fraction is of what is free after loading; give --gpu-memory-utilization (of "
+     "the total) or --kv-budget"},
+    {"max-total-tokens", "give the memory instead: --kv-budget"},
+    {"max-tokens", "give the memory instead: --kv-budget"},
+    {"speculative-config", "give --drafter, --drafter-kind and --num-draft-tokens"},
+    {"enable-expert-parallel", "give the number of ranks: --ep N"},
+    {"hicache-ratio", "host tiers are not in this version"},
+    {"host-cache-size", "host tiers are not in this version"},
+    {"kv-cache-dtype-skip-layers",
+     "one format covers a pool; mixed formats are not in this version"},
+    {"mamba-full-memory-ratio", "states and pages are split by the sequences: --max-num-seqs"},
+    {"swa-full-tokens-ratio", "windows and full layers are split by the length: --max-model-len"},
+});
+
+/// `_` reads as `-`.
+[[nodiscard]] bool same_name(std::string_view typed, std::string_view spelling) noexcept {
+  return std::ranges::equal(typed, spelling,
+                            [](char a, char b) { return (a == '_' ? '-' : a) == b; });
+}
+
+}  // namespace
+
+std::string_view to_string(Command command) noexcept {
+  switch (command) {
+    case Command::kPlan: return "plan";
+    case Command::kExplain: return "explain";
+    case Command::kKernels: return "kernels";
+    case Command::kVerify: return "verify";
+  }
+  return "plan";
+}
+
+std::span<const OptionSpec> option_specs() noexcept { return kSpecs; }
+
+const OptionSpec& option_spec(OptionId id) noexcept {
+  return *std::ranges::find(kSpecs, id, &OptionSpec::id);
+}
+
+const OptionSpec* find_option(std::string_view name, Command command) noexcept {
+  for (const OptionSpec& spec : kSpecs) {
+    if (!spec.serves(command)) {
+      continue;
+    }
+    for (const std::string_view spelling : spec.spellings) {
+      if (!spelling.empty() && same_name(name, spelling)) {
+        return &spec;
+      }
+    }
+  }
+  return nullptr;
+}
+
+std::vector<std::string_view> spellings_of(Command command) {
+  std::vector<std::string_view> names;
+  for (const OptionSpec& spec : kSpecs) {
+    for (const std::string_view spelling : spec.spellings) {
+      if (spec.serves(command) && !spelling.empty()) {
+        names.push_back(spelling);
+      }
+    }
+  }
+  return names;
+}
+
+std::string_view foreign_option_advice(std::string_view name) noexcept {
+  const auto* found = std::ranges::find_if(
+      kForeign, [name](const ForeignOption& option) { return same_name(name, option.name); });
+  return found == kForeign.end() ? std::string_view{} : found->advice;
+}
+
+}  // namespace kvpool::cli

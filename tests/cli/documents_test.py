@@ -1,0 +1,211 @@
+# SPDX-FileCopyrightText: The kvpool authors
+# SPDX-License-Identifier: Apache-2.0
+"""What kvplan writes: JSON documents, reports, exit codes, and what they do not depend on."""
+
+import json
+import os
+import subprocess
+import time
+import unittest
+
+import jsonschema
+
+from kvplan_case import CONFIGS, DSPARK, KIMI, LLAMA, LLAMA_70B, SOURCE_DIR, KvplanCase
+
+DEMO = [KIMI, "--drafter", DSPARK, "-tp", "16", "--gpu", "gb200", "--page-size", "64"]
+
+
+class Documents(KvplanCase):
+    def test_exit_0_1_and_3_give_one_document_and_nothing_else(self):
+        for code, arguments in [(0, [LLAMA, "--gpu", "h200"]),
+                                (1, [LLAMA_70B, "--gpu", "h100"]),
+                                (3, [KIMI, "--gpu", "b200", "--kv-cache-dtype", "fp4_mla"]),
+                                (3, [str(self.scratch / "none.json"), "--gpu", "h200"])]:
+            with self.subTest(arguments=arguments):
+                outcome = self.kvplan("plan", *arguments, "--json")
+                self.assertEqual(outcome.code, code, outcome.err)
+                document = outcome.document()
+                self.assertEqual(document["schema"], "kvpool.plan/1")
+                self.assertEqual(document["fits"], code == 0)
+                if code < 3:
+                    self.assertEqual(outcome.err, "")
+
+    def test_documents_follow_the_published_schema(self):
+        schema = json.loads((SOURCE_DIR / "docs/schema/kvpool.plan-1.schema.json").read_text())
+        validator = jsonschema.validators.validator_for(schema)(schema)
+        for arguments in [DEMO, [*DEMO, "--draft-page-size", "32"], [LLAMA, "--gpu", "h200"],
+                          [LLAMA_70B, "--gpu", "h100"], [LLAMA, "--kv-budget", "1GiB"],
+                          [str(CONFIGS / "gemma-3-27b.json"), "-pp", "4", "--gpu", "h200"],
+                          [KIMI, "--gpu", "b200", "--kv-cache-dtype", "fp4_mla"],
+                          [KIMI, "--gpu", "b200", "--kernel-set", "kvpool"],
+                          [str(self.scratch / "none.json"), "--gpu", "h200"]]:
+            with self.subTest(arguments=arguments):
+                validator.validate(self.plan(*arguments))
+
+    def test_a_refusal_says_what_is_accepted_and_what_is_missing(self):
+        document = self.plan(KIMI, "--gpu", "b200", "--kv-cache-dtype", "fp4_mla")
+        self.assertTrue(any(r["accepted"] and r["least_that_works"]
+                            for r in document["refusals"]))
+        document = self.plan(LLAMA_70B, "--gpu", "h100")
+        self.assertTrue(any(r["missing_bytes"] > 0 for r in document["refusals"]))
+
+    def test_an_input_error_names_file_and_message(self):
+        path = self.write("broken.json", '{"model_type": "llama", ')
+        outcome = self.kvplan("plan", path, "--gpu", "h200", "--json")
+        self.assertEqual(outcome.code, 3)
+        self.assertEqual(outcome.document()["error"]["file"], path)
+        self.assertIn(path, outcome.err)
+
+    def test_the_demo_keeps_the_draft_page_and_tells_what_32_would_lose(self):
+        document = self.plan(*DEMO)
+        self.assertTrue(document["fits"])
+        draft = next(p for p in document["pools"] if p["role"] == "draft")
+        self.assertEqual((draft["tokens_per_block"], draft["page_bytes"]), (64, 81920))
+        lost = self.kvplan("plan", *DEMO, "--draft-page-size", "32")
+        self.assertEqual(lost.code, 0, lost.err)
+        self.assertRegex(lost.out, r"lost +k3_drafter_attn_qknorm: \+306 us per step")
+        self.assertNotIn("lost", self.kvplan("plan", *DEMO).out)
+
+    def test_a_pipe_from_plan_to_verify_agrees(self):
+        plan = self.write("plan.json", self.kvplan("plan", *DEMO, "--json").raw)
+        pools = self.plan(*DEMO)["pools"]
+        address = 1 << 32
+        allocations = []
+        for pool in pools:
+            allocations.append({"pool": pool["role"], "address": address, "bytes": pool["bytes"]})
+            address += 1 << 40
+        good = self.write("good.json", json.dumps(allocations))
+        outcome = self.kvplan("verify", plan, "--allocations", good)
+        self.assertEqual(outcome.code, 0, outcome.out + outcome.err)
+        self.assertTrue(outcome.out.startswith("AGREES"))
+        document = self.kvplan("verify", plan, "--allocations", good, "--json").document()
+        self.assertEqual((document["schema"], document["agrees"]), ("kvpool.verify/1", True))
+
+        allocations[1]["bytes"] //= 2
+        bad = self.write("bad.json", json.dumps(allocations))
+        outcome = self.kvplan("verify", plan, "--allocations", bad, "--json")
+        self.assertEqual(outcome.code, 1, outcome.err)
+        wrong = [p for p in outcome.document()["pools"] if not p["agrees"]]
+        self.assertEqual([p["pool"] for p in wrong], ["draft"])
+        self.assertEqual(wrong[0]["difference_bytes"],
+                         wrong[0]["held_bytes"] - wrong[0]["charged_bytes"])
+        self.assertTrue(self.kvplan("verify", plan, "--allocations", bad).out.startswith(
+            "DISAGREES"))
+
+    def test_verify_refuses_bad_files(self):
+        plan = self.write("plan.json", self.kvplan("plan", LLAMA, "--gpu", "h200", "--json").raw)
+        good = self.write("good.json", "[]")
+        for first, second in [(plan, self.scratch / "none.json"), (self.scratch / "none.json", good),
+                              (good, good), (plan, plan)]:
+            outcome = self.kvplan("verify", first, "--allocations", second, "--json")
+            self.assertEqual(outcome.code, 3, outcome.err)
+            self.assertIn("error", outcome.document())
+
+    def test_kernels_documents(self):
+        document = self.kvplan("kernels", "--json").document()
+        self.assertEqual(document["schema"], "kvpool.kernels/1")
+        self.assertIn("k3_drafter_attn_qknorm", [row["name"] for row in document["rows"]])
+        outcome = self.kvplan("kernels", *DEMO, "--json")
+        self.assertEqual(outcome.code, 0, outcome.err)
+        uses = {use["user"]: use for use in outcome.document()["uses"]}
+        rows = {row["row"]: row for row in uses["dspark"]["rows"]}
+        self.assertEqual((uses["target"]["query_heads"], uses["dspark"]["head_dim"]), (6, 64))
+        self.assertTrue(rows["k3_drafter_attn_qknorm"]["runs"])
+        self.assertFalse(rows["dspark_mla_trtllm_gen"]["runs"])
+        self.assertIn("latent", rows["dspark_mla_trtllm_gen"]["why_not"])
+        self.assertEqual(rows["k3_drafter_attn_qknorm"]["page"], "kept")
+        error = self.kvplan("kernels", self.scratch / "none.json", "--json")
+        self.assertEqual(error.code, 3)
+        self.assertIn("message", error.document()["error"])
+
+
+class Surroundings(KvplanCase):
+    def test_environment_locale_time_zone_and_folder_do_not_matter(self):
+        first = self.kvplan("plan", *DEMO, "--json").raw
+        report = self.kvplan("plan", *DEMO).raw
+        for env in [{}, {"LC_ALL": "de_DE.UTF-8"}, {"LC_ALL": "tr_TR.UTF-8", "LANG": "C"},
+                    {"TZ": "Asia/Kathmandu"}, {"KVPOOL_TP": "8", "TP": "8"}]:
+            with self.subTest(env=env):
+                self.assertEqual(self.kvplan("plan", *DEMO, "--json", env=env).raw, first)
+                self.assertEqual(self.kvplan("plan", *DEMO, env=env, cwd=self.scratch).raw, report)
+
+    def test_no_escape_codes_without_a_terminal_and_plain_ascii(self):
+        for command in [["plan", *DEMO], ["explain", *DEMO], ["kernels"], ["kernels", *DEMO]]:
+            outcome = self.kvplan(*command, env={**os.environ, "TERM": "xterm-256color"})
+            self.assertNotIn("\x1b", outcome.out)
+            self.assertTrue(outcome.out.isascii())
+            self.assertFalse([l for l in outcome.out.splitlines() if l != l.rstrip()])
+
+    def test_lines_are_at_most_120_columns(self):
+        for command in [["plan", *DEMO], ["explain", *DEMO], ["kernels"], ["kernels", *DEMO],
+                        ["plan", LLAMA_70B, "--gpu", "h100"],
+                        ["plan", str(CONFIGS / "gpt-oss-120b.json"), "-tp", "4", "--gpu", "h200"],
+                        ["plan", str(CONFIGS / "gemma-3-27b.json"), "-pp", "4", "--gpu", "h200"]]:
+            with self.subTest(command=command):
+                lines = self.kvplan(*command).out.splitlines()
+                self.assertLessEqual(max(map(len, lines)), 120, max(lines, key=len))
+
+    def test_colour_on_a_terminal_only_and_not_with_no_color(self):
+        import pty
+
+        def run(env):
+            main, other = pty.openpty()
+            process = subprocess.Popen([os.environ["KVPLAN"], "plan", LLAMA, "--gpu", "h200"],
+                                       stdout=other, stderr=subprocess.DEVNULL, env=env)
+            os.close(other)
+            text = b""
+            try:
+                while chunk := os.read(main, 65536):
+                    text += chunk
+            except OSError:
+                pass
+            os.close(main)
+            process.wait()
+            return text
+
+        self.assertIn(b"\x1b[", run({"TERM": "xterm"}))
+        self.assertNotIn(b"\x1b", run({"TERM": "xterm", "NO_COLOR": "1"}))
+        self.assertNotIn(b"\x1b", run({"TERM": "dumb"}))
+
+    def test_a_full_disk_is_exit_4(self):
+        with open("/dev/full", "wb") as full:
+            outcome = self.kvplan("plan", LLAMA, "--gpu", "h200", "--json", stdout=full)
+        self.assertEqual(outcome.code, 4)
+        self.assertIn("standard output", outcome.err)
+
+    def test_nothing_of_cuda_is_linked(self):
+        libraries = subprocess.run(["ldd", os.environ["KVPLAN"]], capture_output=True, text=True,
+                                   check=True).stdout
+        self.assertNotIn("libcuda", libraries)
+
+    def test_start_up_time_is_printed(self):
+        times = []
+        for _ in range(5):
+            start = time.perf_counter()
+            self.kvplan("plan", *DEMO, "--json")
+            times.append(time.perf_counter() - start)
+        print(f"\nkvplan plan --json, cold: {min(times) * 1e3:.1f} ms (best of {len(times)})")
+
+
+class Monotonicity(KvplanCase):
+    def test_more_memory_never_fits_less(self):
+        # A hybrid, a windowed and a plain model, in steps that are no multiple of anything.
+        for name, extra in [("llama-3.1-8b", []), ("gpt-oss-20b", []),
+                            ("kimi-k3", ["--drafter", DSPARK, "-tp", "16"]),
+                            ("gemma-3-27b", ["--max-num-seqs", "2"])]:
+            before = (0, 0, 0, 0)
+            for step in range(24):
+                budget = 900_000_001 + step * 1_234_567_891
+                document = self.plan(str(CONFIGS / f"{name}.json"), "--gpu", "gb200", *extra,
+                                     "--kv-budget", budget, "--max-model-len", "100000")
+                capacity = document["capacity"]
+                now = (int(document["fits"]), capacity["tokens"], capacity["sequences"],
+                       capacity["max_len"])
+                for less, more in zip(before, now):
+                    self.assertLessEqual(less, more, (name, budget, before, now))
+                before = now
+            self.assertEqual(before[0], 1, name)
+
+
+if __name__ == "__main__":
+    unittest.main()
