@@ -66,6 +66,9 @@ class HelpText : public CLI::Formatter {
                         CLI::AppFormatMode mode) const override {
     std::string text = CLI::Formatter::make_help(app, std::move(name), mode);
     text.erase(0, text.find_first_not_of('\n'));
+    for (std::size_t at = text.find("\n\n\n"); at != std::string::npos; at = text.find("\n\n\n")) {
+      text.erase(at, 1);
+    }
     return text;
   }
 };
@@ -133,7 +136,7 @@ CLI::App* add_command(CLI::App& app, Command command, Store& store, std::string&
   const std::string name{to_string(normal.command)};
   const CommandText& about = kCommandTexts.at(static_cast<std::size_t>(normal.command));
   std::string text{about.examples};
-  text += "\n" + app.get_subcommand(name)->help("kvplan " + name) + "\n";
+  text += "\n" + app.get_subcommand(name)->help("kvplan") + "\n";
   return text + std::string{kFooter};
 }
 

@@ -13,6 +13,7 @@ namespace {
 template <typename T>
 [[nodiscard]] std::vector<std::string> names_of(const std::vector<T>& values) {
   std::vector<std::string> names;
+  names.reserve(values.size());
   for (const T& value : values) {
     names.emplace_back(to_string(value));
   }

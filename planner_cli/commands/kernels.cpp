@@ -32,7 +32,7 @@ template <typename T>
 [[nodiscard]] std::string limits_text(const KernelLimits& limits) {
   std::vector<std::string> parts;
   if (limits.family.has_value()) {
-    parts.push_back(*limits.family == AttentionFamily::kLatent ? "MLA latent" : "K and V");
+    parts.emplace_back(*limits.family == AttentionFamily::kLatent ? "MLA latent" : "K and V");
   }
   if (limits.head_dims.size() > 8) {
     parts.push_back(fmt::format("{} head dims from {} to {}", limits.head_dims.size(),

@@ -558,6 +558,12 @@ Stage plan_stage(const Request& r, Int index) {
   if (stage.has_draft) {
     d = side_of(draft, r, "draft", r.draft_page, r.draft_length);
   }
+  for (const auto* side : {&t, &d}) {
+    if (side->has_value()) {
+      stage.needed.insert(stage.needed.end(), (*side)->needed.begin(), (*side)->needed.end());
+    }
+  }
+  stage.needed.insert(stage.needed.end(), states.size(), r.sequences * r.state_slots);
   Int target_share = rest;
   Int draft_share = 0;
   if (t && d) {
@@ -606,7 +612,6 @@ Stage plan_stage(const Request& r, Int index) {
     slab = side.pools[side.main].slab;
     slab_tokens = side.pools[side.main].groups[side.main_group].per_slab * side.page;
     stage.pools.insert(stage.pools.end(), side.pools.begin(), side.pools.end());
-    stage.needed.insert(stage.needed.end(), side.needed.begin(), side.needed.end());
   };
   if (t) {
     take(*t, stage.target_grows, stage.target_tokens, stage.target_slab,
@@ -615,10 +620,7 @@ Stage plan_stage(const Request& r, Int index) {
   if (d) {
     take(*d, stage.draft_grows, stage.draft_tokens, stage.draft_slab, stage.draft_slab_tokens);
   }
-  for (const Pool& pool : states) {
-    stage.pools.push_back(pool);
-    stage.needed.push_back(r.sequences * r.state_slots);
-  }
+  stage.pools.insert(stage.pools.end(), states.begin(), states.end());
   for (Pool& pool : stage.pools) {
     pool.bytes = (pool.slabs + r.reserved) * pool.slab;
     pool.charged = align(pool.bytes, r.granule);
@@ -703,7 +705,15 @@ std::set<std::string> refusals(const Request& r) {
     ids.insert("target_page_size");
   }
   if (r.drafter != nullptr) {
-    check(r.drafter->layers, r.draft_dtype);
+    check(r.drafter->layers, r.extends_target ? r.dtype : r.draft_dtype);
+  }
+  if (r.mtp) {
+    check({r.target->mtp}, r.extends_target ? r.dtype : r.draft_dtype);
+    // Its layers have the target's page, whose kernel refuses it as well.
+    const bool latent = !r.target->mtp.empty() && r.target->mtp.front().kind == Kind::kLatent;
+    if (latent && (r.extends_target ? r.dtype : r.draft_dtype) == "fp4_mla" && r.page != 128) {
+      ids.insert("draft_page_size");
+    }
   }
   return ids;
 }
@@ -714,6 +724,18 @@ std::vector<Stage> plan(const Request& request) {
     stages.push_back(plan_stage(request, stage));
   }
   return stages;
+}
+
+bool holds(const std::vector<Stage>& stages, const Request& load) {
+  const std::vector<Stage> asked = plan(load);
+  for (std::size_t i = 0; i < stages.size(); ++i) {
+    for (std::size_t p = 0; p < stages[i].pools.size(); ++p) {
+      if (asked[i].needed[p] > stages[i].pools[p].slabs) {
+        return false;
+      }
+    }
+  }
+  return true;
 }
 
 bool fits(const std::vector<Stage>& stages) {

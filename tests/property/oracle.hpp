@@ -123,6 +123,9 @@ std::vector<Stage> plan(const Request& request);
 /// True when the asked sequences at the asked length fit on every stage.
 bool fits(const std::vector<Stage>& stages);
 
+/// True when pools of these sizes hold another load (other sequences or lengths) of the same request.
+bool holds(const std::vector<Stage>& stages, const Request& load);
+
 /// Bytes of one page (one slot of a state group, with `page` 0) on one rank.
 Int page_bytes(const std::vector<Cache>& caches, const std::string& dtype, Int page, Int tp,
                Int conv_bytes);

@@ -31,7 +31,7 @@ std::string rule_fault(const PageSizeRule& page_sizes) {
                            format_count(kLargestPage));
       }
     }
-    if (std::adjacent_find(one_of->sizes.begin(), one_of->sizes.end(), std::greater_equal<>{}) !=
+    if (std::ranges::adjacent_find(one_of->sizes, std::ranges::greater_equal{}) !=
         one_of->sizes.end()) {
       return "lists its page sizes out of order or twice: they ascend";
     }
@@ -60,8 +60,8 @@ std::string rule_fault(const PageSizeRule& page_sizes) {
 /// What is wrong with a row's limits, or nothing.
 std::string limits_fault(const KernelLimits& limits) {
   const auto below_one = [](std::int64_t value) { return value < 1; };
-  if (std::any_of(limits.head_dims.begin(), limits.head_dims.end(), below_one) ||
-      std::any_of(limits.excluded_head_dims.begin(), limits.excluded_head_dims.end(), below_one)) {
+  if (std::ranges::any_of(limits.head_dims, below_one) ||
+      std::ranges::any_of(limits.excluded_head_dims, below_one)) {
     return "has a head dim below 1";
   }
   const std::array<std::pair<std::string_view, std::optional<std::int64_t>>, 5> numbers = {{

@@ -63,9 +63,8 @@ bool same_name(std::string_view a, std::string_view b) {
 }  // namespace
 
 std::optional<DeviceSpec> find_device(std::string_view name) {
-  const auto* const alias = std::find_if(kAliases.begin(), kAliases.end(), [&](const auto& entry) {
-    return same_name(entry.first, name);
-  });
+  const auto* const alias = std::ranges::find_if(
+      kAliases, [&](const auto& entry) { return same_name(entry.first, name); });
   const std::string_view wanted = alias == kAliases.end() ? name : alias->second;
   for (const DeviceSpec& device : known_devices()) {
     if (same_name(device.name, wanted)) {

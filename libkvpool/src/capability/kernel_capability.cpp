@@ -17,12 +17,12 @@ namespace {
 /// True if the list has the value, or is empty and so accepts everything.
 template <typename List, typename Value>
 bool allows(const List& list, const Value& value) noexcept {
-  return list.empty() || std::find(list.begin(), list.end(), value) != list.end();
+  return list.empty() || std::ranges::find(list, value) != list.end();
 }
 
 template <typename List, typename Value>
 bool lists(const List& list, const Value& value) noexcept {
-  return std::find(list.begin(), list.end(), value) != list.end();
+  return std::ranges::find(list, value) != list.end();
 }
 
 bool over(const std::optional<std::int64_t>& limit,

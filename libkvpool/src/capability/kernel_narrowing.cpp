@@ -18,8 +18,7 @@ namespace {
 char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
 
 bool equal_in_any_case(std::string_view a, std::string_view b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
-                    [](char x, char y) { return lower(x) == lower(y); });
+  return std::ranges::equal(a, b, [](char x, char y) { return lower(x) == lower(y); });
 }
 
 /// Rows without a set belong to every set; `exact` starts from the set `trtllm`.
@@ -30,7 +29,7 @@ bool in_set(const KernelCapability& row, KernelSet set) {
 }
 
 bool serves_one_of(const KernelCapability& row, std::span<const PoolUser> users) {
-  return std::any_of(users.begin(), users.end(), [&](PoolUser user) { return serves(row, user); });
+  return std::ranges::any_of(users, [&](PoolUser user) { return serves(row, user); });
 }
 
 /// The kernel that computes a user's attention.
@@ -51,9 +50,9 @@ KernelRole attention_role(PoolUser user) {
 void require_bundled_roles(NarrowedRows& asked, PoolUser user) {
   std::vector<std::string> missing;
   for (const KernelRole role : {attention_role(user), KernelRole::kAppend}) {
-    const bool found = std::any_of(
-        asked.rows.begin(), asked.rows.end(),
-        [&](const KernelCapability* row) { return row->role == role && serves(*row, user); });
+    const bool found = std::ranges::any_of(asked.rows, [&](const KernelCapability* row) {
+      return row->role == role && serves(*row, user);
+    });
     if (!found) {
       missing.emplace_back(to_string(role));
     }
@@ -82,17 +81,17 @@ std::vector<std::string> backends_of(RowSpan rows) {
       backends.push_back(row->backend);
     }
   }
-  std::sort(backends.begin(), backends.end());
-  backends.erase(std::unique(backends.begin(), backends.end()), backends.end());
+  std::ranges::sort(backends);
+  const auto repeated = std::ranges::unique(backends);
+  backends.erase(repeated.begin(), repeated.end());
   return backends;
 }
 
 /// Rows that name no back-end run under every one.
 void keep_backend(NarrowedRows& asked, std::string_view backend, PoolUser user) {
   const std::vector<std::string> known = backends_of(asked.rows);
-  const auto spelled = std::find_if(known.begin(), known.end(), [&](const std::string& name) {
-    return equal_in_any_case(name, backend);
-  });
+  const auto spelled = std::ranges::find_if(
+      known, [&](const std::string& name) { return equal_in_any_case(name, backend); });
   if (known.empty()) {
     asked.decisions.push_back(
         {.id = std::string{kKernelSetId},

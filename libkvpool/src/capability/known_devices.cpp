@@ -77,8 +77,8 @@ std::vector<DeviceSpec> build_devices() {
 }  // namespace
 
 std::span<const DeviceSpec> known_devices() {
-  static const std::vector<DeviceSpec> devices = build_devices();
-  return devices;
+  static const std::vector<DeviceSpec> kAllDevices = build_devices();
+  return kAllDevices;
 }
 
 }  // namespace kvpool

@@ -36,8 +36,8 @@ CostOfChoice unknown_cost() {
 }
 
 const std::vector<std::string>& datacenter_blackwell() {
-  static const std::vector<std::string> architectures = {"sm_100", "sm_103"};
-  return architectures;
+  static const std::vector<std::string> kArchitectures = {"sm_100", "sm_103"};
+  return kArchitectures;
 }
 
 /// Shape limits that the context and the decode form of trtllm-gen GQA share.
@@ -419,8 +419,8 @@ std::vector<KernelCapability> build_known_kernels() {
 }  // namespace
 
 std::span<const KernelCapability> known_kernels() {
-  static const std::vector<KernelCapability> rows = build_known_kernels();
-  return rows;
+  static const std::vector<KernelCapability> kRows = build_known_kernels();
+  return kRows;
 }
 
 }  // namespace kvpool

@@ -327,7 +327,7 @@ PageSizeChoice default_target_page(const Case& page, const RowList& binding) {
   }
   if (all_accept(wishes, kDefaultTargetPage)) {
     return kept(page, kDefaultTargetPage,
-                binding.empty() ? "the default; no required row reads the pool"
+                binding.empty() ? "the default; no required row runs here"
                                 : "the default; every required row accepts it");
   }
   std::vector<std::int64_t> sizes = common_sizes(wishes);
@@ -361,7 +361,7 @@ PageSizeChoice explicit_target_page(const Case& page, RowSpan binding, Tokens wa
   }
   if (all_accept(binding, wanted)) {
     return kept(page, wanted,
-                binding.empty() ? "asked for; no required row reads the pool"
+                binding.empty() ? "asked for; no required row runs here"
                                 : "asked for; every required row accepts it");
   }
   return refused(page,

@@ -14,7 +14,7 @@ bool PageSizeRule::accepts(Tokens tokens_per_block) const noexcept {
     return false;
   }
   if (const auto* one_of = std::get_if<OneOf>(&rule_)) {
-    return std::find(one_of->sizes.begin(), one_of->sizes.end(), size) != one_of->sizes.end();
+    return std::ranges::find(one_of->sizes, size) != one_of->sizes.end();
   }
   if (const auto* divisors = std::get_if<DivisorsOf>(&rule_)) {
     return size > 1 && divisors->n > 0 && divisors->n % size == 0;

@@ -62,29 +62,30 @@ std::vector<std::int64_t> candidate_sizes(RowSpan rows) {
   if (const auto multiple = common_multiple(rows)) {
     sizes.push_back(*multiple);
   }
-  std::sort(sizes.begin(), sizes.end());
-  sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
+  std::ranges::sort(sizes);
+  const auto repeated = std::ranges::unique(sizes);
+  sizes.erase(repeated.begin(), repeated.end());
   return sizes;
 }
 
 }  // namespace
 
 bool all_accept(RowSpan rows, Tokens size) noexcept {
-  return std::all_of(rows.begin(), rows.end(),
-                     [&](const KernelCapability* row) { return row->page_sizes.accepts(size); });
+  return std::ranges::all_of(
+      rows, [&](const KernelCapability* row) { return row->page_sizes.accepts(size); });
 }
 
 std::vector<std::int64_t> common_sizes(RowSpan rows) {
   // What is common to all is among the sizes of any one row: a row that lists its sizes saves
   // trying all others.
-  const auto listed = std::find_if(rows.begin(), rows.end(), [](const KernelCapability* row) {
+  const auto listed = std::ranges::find_if(rows, [](const KernelCapability* row) {
     return std::holds_alternative<PageSizeRule::OneOf>(row->page_sizes.rule());
   });
   std::vector<std::int64_t> sizes =
       listed == rows.end() ? candidate_sizes(rows)
                            : std::get_if<PageSizeRule::OneOf>(&(*listed)->page_sizes.rule())->sizes;
   std::erase_if(sizes, [&](std::int64_t size) { return !all_accept(rows, Tokens{size}); });
-  std::sort(sizes.begin(), sizes.end());
+  std::ranges::sort(sizes);
   return sizes;
 }
 
@@ -125,12 +126,11 @@ std::int64_t nearest_size(const std::vector<std::int64_t>& sizes, std::int64_t w
 
 RowsToDrop rows_to_drop(RowSpan rows, std::int64_t wanted) {
   const auto refusals = [&](std::int64_t size) {
-    return std::count_if(rows.begin(), rows.end(), [&](const KernelCapability* row) {
-      return !row->page_sizes.accepts(Tokens{size});
-    });
+    return std::ranges::count_if(
+        rows, [&](const KernelCapability* row) { return !row->page_sizes.accepts(Tokens{size}); });
   };
   std::vector<std::int64_t> best;
-  std::ptrdiff_t fewest = static_cast<std::ptrdiff_t>(rows.size());
+  auto fewest = static_cast<std::ptrdiff_t>(rows.size());
   for (const std::int64_t size : candidate_sizes(rows)) {
     const auto count = refusals(size);
     if (count < fewest) {

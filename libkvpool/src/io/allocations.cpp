@@ -2,16 +2,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <kvpool/io/allocations.hpp>
 
+#include "json_reader.hpp"
+#include "json_value.hpp"
+#include "text_file.hpp"
+
 #include <charconv>
 #include <cstddef>
 #include <exception>
 #include <limits>
 #include <optional>
 #include <utility>
-
-#include "json_reader.hpp"
-#include "json_value.hpp"
-#include "text_file.hpp"
 
 namespace kvpool::io {
 namespace {
@@ -86,7 +86,9 @@ Result<std::vector<Allocation>> parse_allocations(std::string_view json, const s
     const Json::Array* elements = document->array();
     if (elements == nullptr) {
       return Error{ErrorCode::kInvalidArgument,
-                   "must be a list of {pool, address, bytes}, one for each allocation", file, {},
+                   "must be a list of {pool, address, bytes}, one for each allocation",
+                   file,
+                   {},
                    document->shortened()};
     }
     std::vector<Allocation> allocations;
@@ -103,7 +105,10 @@ Result<std::vector<Allocation>> parse_allocations(std::string_view json, const s
     return refused.error;
   } catch (const std::exception& e) {
     return Error{ErrorCode::kInvalidArgument,
-                 std::string{"cannot be read as allocations: "} + e.what(), file, {}, {}};
+                 std::string{"cannot be read as allocations: "} + e.what(),
+                 file,
+                 {},
+                 {}};
   }
 }
 

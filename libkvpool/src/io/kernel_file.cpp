@@ -125,7 +125,7 @@ class TableReader {
       : table_{table}, name_{std::move(name)}, file_{file}, error_{error} {
     for (const auto& [key, value] : table_) {
       const std::string_view text = key.str();
-      if (std::find(known.begin(), known.end(), text) == known.end()) {
+      if (std::ranges::find(known, text) == known.end()) {
         fail(key.source().begin, text, "unknown key" + advice(text, known), format_excerpt(text));
         return;
       }
@@ -416,7 +416,7 @@ class KernelFileReader {
     if (node->is_array()) {
       PageSizeRule::OneOf rule;
       reader.read(kKey, rule.sizes);
-      std::sort(rule.sizes.begin(), rule.sizes.end());
+      std::ranges::sort(rule.sizes);
       return PageSizeRule{std::move(rule)};
     }
     if (const auto* word = node->as_string()) {

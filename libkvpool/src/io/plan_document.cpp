@@ -2,16 +2,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <kvpool/io/plan_document.hpp>
 
+#include "plan_fields.hpp"
+
+#include <nlohmann/json.hpp>
+
 #include <map>
 #include <optional>
 #include <type_traits>
 #include <utility>
 #include <variant>
 #include <vector>
-
-#include "plan_fields.hpp"
-
-#include <nlohmann/json.hpp>
 
 namespace kvpool::io {
 namespace {
@@ -227,8 +227,8 @@ std::string plan_to_json(const Plan& plan) {
   document["request"] = write_request(plan);
   document["ledger"] = write_ledger(plan.ledger);
   document["ranks"] = write_ranks(plan);
-  document["pools"] = has_rank ? document["ranks"][plan.smallest_rank]["pools"]
-                               : OrderedJson::array();
+  document["pools"] =
+      has_rank ? document["ranks"][plan.smallest_rank]["pools"] : OrderedJson::array();
   document["decisions"] = write(plan.decisions);
   document["refusals"] = write_refusals(plan.refusals);
   document["capacity"] = write_capacity(plan.capacity);
@@ -244,10 +244,8 @@ std::string error_to_json(const Error& error) {
     document[key] = OrderedJson::array();
   }
   document["capacity"] = write_capacity(Capacity{});
-  document["error"] = {{"file", error.file},
-                       {"key", error.key},
-                       {"value", error.value},
-                       {"message", error.message}};
+  document["error"] = {
+      {"file", error.file}, {"key", error.key}, {"value", error.value}, {"message", error.message}};
   return text_of(document);
 }
 

@@ -1,14 +1,5 @@
 // SPDX-FileCopyrightText: The kvpool authors
 // SPDX-License-Identifier: Apache-2.0
-#include <algorithm>
-#include <cstddef>
-#include <exception>
-#include <optional>
-#include <string>
-#include <type_traits>
-#include <utility>
-#include <vector>
-
 #include <kvpool/capability/capability_registry.hpp>
 #include <kvpool/io/plan_document.hpp>
 #include <kvpool/plan/planner.hpp>
@@ -17,6 +8,15 @@
 #include "json_value.hpp"
 #include "plan_fields.hpp"
 #include "text_file.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <exception>
+#include <optional>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
 
 namespace kvpool::io {
 namespace {
@@ -115,11 +115,8 @@ class FieldReader {
     for (const JsonReader& kind : elements(key)) {
       read_layers(kind, layers);
     }
-    const auto before = [](const ModelLayer& a, const ModelLayer& b) { return a.index < b.index; };
-    std::sort(layers.begin(), layers.end(), before);
-    const auto twice = std::adjacent_find(
-        layers.begin(), layers.end(),
-        [](const ModelLayer& a, const ModelLayer& b) { return a.index == b.index; });
+    std::ranges::sort(layers, {}, &ModelLayer::index);
+    const auto twice = std::ranges::adjacent_find(layers, {}, &ModelLayer::index);
     if (twice != layers.end()) {
       object_.invalid(object_.dotted(key), std::to_string(twice->index.value()),
                       "a layer stands there twice");
@@ -294,8 +291,9 @@ void check_resolution(const PlanRequest& request, const Resolution& found,
   }
   const auto must = [&object](bool same, const char* key) {
     if (!same) {
-      object.invalid(object.dotted(key), {}, "does not follow from the rest of the request: the "
-                                             "document was edited; plan again");
+      object.invalid(object.dotted(key), {},
+                     "does not follow from the rest of the request: the "
+                     "document was edited; plan again");
     }
   };
   must(found.sequences == settled->sequences, "sequences");
@@ -357,15 +355,21 @@ Result<Plan> parse_plan(std::string_view json, const std::string& file) {
       return document.error();
     }
     if (document->object() == nullptr) {
-      return Error{ErrorCode::kInvalidArgument, "must be an object: a plan document", file, {},
+      return Error{ErrorCode::kInvalidArgument,
+                   "must be an object: a plan document",
+                   file,
+                   {},
                    document->shortened()};
     }
     return plan_again(*document, file);
   } catch (const Refused& refused) {
     return refused.error;
   } catch (const std::exception& e) {
-    return Error{ErrorCode::kInvalidArgument, std::string{"cannot be read as a plan: "} + e.what(),
-                 file, {}, {}};
+    return Error{ErrorCode::kInvalidArgument,
+                 std::string{"cannot be read as a plan: "} + e.what(),
+                 file,
+                 {},
+                 {}};
   }
 }
 

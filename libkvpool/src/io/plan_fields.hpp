@@ -1,9 +1,13 @@
 // SPDX-FileCopyrightText: The kvpool authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// The keys of a plan document's `request`, once for writing and reading. `fields(visit, value)` calls
-// `visit(key, member, limits)` for each member in the order in which they are written.
+// The keys of a plan document's `request`, once for writing and reading. `fields(visit, value)`
+// calls `visit(key, member, limits)` for each member in the order in which they are written.
 #pragma once
+
+#include <kvpool/plan/pool_plan.hpp>
+
+#include "json_reader.hpp"
 
 #include <concepts>
 #include <cstdint>
@@ -12,10 +16,6 @@
 #include <span>
 #include <string_view>
 #include <type_traits>
-
-#include <kvpool/plan/pool_plan.hpp>
-
-#include "json_reader.hpp"
 
 namespace kvpool::io::detail {
 
@@ -54,9 +54,9 @@ template <typename E>
     static constexpr E kAll[] = {E::kMamba2, E::kGatedDeltaNet, E::kKimiDelta, E::kShortConv};
     return kAll;
   } else if constexpr (std::same_as<E, DrafterKind>) {
-    static constexpr E kAll[] = {E::kMtp,    E::kEagle3,     E::kDflash, E::kDspark, E::kDomino,
-                                 E::kPeagle, E::kDraftTarget, E::kPard,   E::kNgram,
-                                 E::kSuffixAutomaton};
+    static constexpr E kAll[] = {E::kMtp,    E::kEagle3,         E::kDflash,      E::kDspark,
+                                 E::kDomino, E::kPeagle,         E::kDraftTarget, E::kPard,
+                                 E::kNgram,  E::kSuffixAutomaton};
     return kAll;
   } else if constexpr (std::same_as<E, DraftPoolKind>) {
     static constexpr E kAll[] = {E::kOwnPool, E::kTargetLayers, E::kPrivateArena, E::kNone};

@@ -1,9 +1,9 @@
 // SPDX-FileCopyrightText: The kvpool authors
 // SPDX-License-Identifier: Apache-2.0
+#include <kvpool/io/plan_document.hpp>
+
 #include <cstddef>
 #include <string>
-
-#include <kvpool/io/plan_document.hpp>
 
 // The header's functions are used inline, so nothing has to be linked.
 #define XXH_INLINE_ALL

@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <kvpool/core/result.hpp>
+
 #include <string>
 #include <string_view>
-
-#include <kvpool/core/result.hpp>
 
 namespace kvpool::io::detail {
 

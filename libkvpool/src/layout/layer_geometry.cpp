@@ -8,6 +8,8 @@
 
 #include <fmt/format.h>
 
+#include <kvpool/core/checked.hpp>
+
 namespace kvpool {
 namespace {
 
@@ -74,8 +76,9 @@ class GeometryBuilder {
 
   void operator()(const StateCache& cache) {
     const std::int64_t tp = head_parallel_size(parallelism_);
-    const std::int64_t grouped_channels = cache.groups * cache.channels_per_group;
-    const std::int64_t divided_channels = cache.conv_channels - grouped_channels;
+    const std::int64_t divided_channels =
+        (CheckedInt{cache.conv_channels} - CheckedInt{cache.groups} * cache.channels_per_group)
+            .saturated();
     if ((cache.heads > 0 && cache.heads % tp != 0) || divided_channels % tp != 0 ||
         cache.matrix_elements % tp != 0) {
       fail(ErrorCode::kInvalidArgument, "tensor_parallel_size",
@@ -86,14 +89,15 @@ class GeometryBuilder {
       return;
     }
     // Groups that TP does not divide are replicated: a rank keeps those that its heads use.
-    const std::int64_t local_groups = ceil_div(cache.groups, tp);
-    const std::int64_t local_channels =
-        divided_channels / tp + local_groups * cache.channels_per_group;
+    const CheckedInt local_channels =
+        CheckedInt{divided_channels / tp} +
+        CheckedInt{ceil_div(cache.groups, tp)} * cache.channels_per_group;
     geometries_.push_back({.layer = layer_,
                            .kind = CacheKind::kState,
                            .dtype = cache.matrix_dtype.value_or(formats_.matrix_state),
                            .kv_heads = Heads{1},
-                           .conv_elements = local_channels * (cache.conv_kernel - 1),
+                           .conv_elements =
+                               (local_channels * (CheckedInt{cache.conv_kernel} - 1)).saturated(),
                            .conv_dtype = cache.conv_dtype.value_or(formats_.conv_state),
                            .matrix_elements = cache.matrix_elements / tp});
   }

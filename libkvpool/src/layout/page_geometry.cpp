@@ -22,7 +22,9 @@ class PageBuilder {
 
   /// Rows that are addressed one by one: each starts at a multiple of the row alignment.
   void add_rows(const LayerGeometry& layer, PlaneKind kind, std::int64_t elements, Bytes row) {
-    add(layer, kind, layer.dtype, elements, row, align_up(row, kRowAlignment));
+    const CheckedInt alignment{kRowAlignment.count()};
+    const CheckedInt stride = ceil_div(CheckedInt{row.count()}, alignment) * alignment;
+    add(layer, kind, layer.dtype, elements, row, Bytes{narrow(stride)});
   }
 
   /// Scales, packed; an empty plane is left out.
@@ -119,7 +121,8 @@ Result<void> add_layer(PageBuilder& page, const LayerGeometry& layer, Tokens tok
         return invalid("kv_cache_dtype",
                        fmt::format("{} has no latent form", to_string(layer.dtype)));
       }
-      page.add_rows(layer, PlaneKind::kLatent, layer.key_dim + layer.value_dim, row->data);
+      page.add_rows(layer, PlaneKind::kLatent,
+                    (CheckedInt{layer.key_dim} + layer.value_dim).saturated(), row->data);
       page.add_scales(layer, PlaneKind::kLatentScales, row->scales);
       return {};
     }

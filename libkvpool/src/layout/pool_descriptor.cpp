@@ -139,6 +139,15 @@ std::string_view to_string(PoolRole role) noexcept {
   return "target";
 }
 
+std::vector<std::int64_t> TensorView::element_strides() const {
+  // Rows are multiples of 16 bytes, so every stride is one of the innermost.
+  std::vector<std::int64_t> elements = strides;
+  for (std::int64_t& stride : elements) {
+    stride /= strides.back();
+  }
+  return elements;
+}
+
 Bytes PoolDescriptor::slab_waste() const noexcept {
   Bytes waste;
   for (const PooledGroup& group : groups) {

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 
 #include <kvpool/core/checked.hpp>
+#include <kvpool/core/size_text.hpp>
 
 namespace kvpool {
 namespace {
@@ -24,16 +25,16 @@ BudgetSplit split_budget(Bytes budget, const AffineCost& target, const AffineCos
   const bool has_slope = target.bytes_per_token.count() > 0 || draft.bytes_per_token.count() > 0;
   const std::int64_t variable = (CheckedInt{budget.count()} - fixed).saturated();
   if (variable < 0 || (variable == 0 && has_slope)) {
-    const std::int64_t least = (fixed + (has_slope ? 1 : 0)).saturated();
+    const CheckedInt least = fixed + (has_slope ? 1 : 0);
     return {.shares = std::nullopt,
             .refusal = Refusal{
                 .id = "budget_too_small",
-                .what = fmt::format("the KV budget of {} bytes does not exceed the fixed costs of "
-                                    "target ({} bytes) and draft ({} bytes)",
-                                    budget.count(), target.fixed_bytes.count(),
-                                    draft.fixed_bytes.count()),
-                .missing_bytes = Bytes{(CheckedInt{least} - budget.count()).saturated()},
-                .least_that_works = fmt::format("a KV budget of {} bytes", least)}};
+                .what = fmt::format("the KV budget of {} does not exceed the fixed costs of target "
+                                    "({}) and draft ({})",
+                                    size_text(budget), size_text(target.fixed_bytes),
+                                    size_text(draft.fixed_bytes)),
+                .missing_bytes = Bytes{(least - budget.count()).saturated()},
+                .least_that_works = fmt::format("a KV budget of {}", size_text(Bytes{least.saturated()}))}};
   }
   const Bytes growth = proportion(Bytes{variable}, draft.bytes_per_token, slopes);
   const Bytes share = draft.fixed_bytes + growth;

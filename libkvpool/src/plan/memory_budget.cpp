@@ -64,8 +64,8 @@ LedgerLine assumed_line(const AssumedOverhead& overhead) {
           .reason = std::string{overhead.reason}};
 }
 
-/// Weights of one rank, estimated from the config. The low end has no padding at all; the high end
-/// adds what loading and replicated parts were seen to add.
+/// Weights of one rank, estimated from the config. The ends leave room for what the estimate does not
+/// count and for tensors that ranks keep whole.
 LedgerLine weights_line(std::string name, const ModelConfig& model, std::int64_t ranks) {
   const ParameterEstimate& estimate = model.parameters;
   const CheckedInt plain =
@@ -73,13 +73,11 @@ LedgerLine weights_line(std::string name, const ModelConfig& model, std::int64_t
   const CheckedInt quantized = ceil_div(
       CheckedInt{estimate.quantized.count()} * estimate.quantized_centibits, CheckedInt{800});
   const CheckedInt rank = ceil_div(plain + quantized, CheckedInt{ranks});
-  // Embeddings and norms that a rank keeps whole: at most every plain parameter but one rank's part.
-  const CheckedInt replicated = ceil_div(rank * 10, CheckedInt{100});
   return {.name = std::move(name),
           .bytes = Bytes{rank.saturated()},
           .kind = LedgerKind::kAssumed,
           .low = Bytes{floor_div(rank * 98, CheckedInt{100}).saturated()},
-          .high = Bytes{(rank + replicated).saturated()},
+          .high = Bytes{ceil_div(rank * 110, CheckedInt{100}).saturated()},
           .reason = fmt::format("{}; over {} rank{}; --weights replaces it", estimate.basis, ranks,
                                 ranks == 1 ? "" : "s")};
 }

@@ -8,9 +8,11 @@
 
 #include <fmt/format.h>
 
+#include <kvpool/core/size_text.hpp>
 #include <kvpool/memory/simulated_memory.hpp>
 #include <kvpool/pool/pool_set.hpp>
 
+#include "core/format.hpp"
 #include "plan/request_checks.hpp"
 #include "plan/stage_pools.hpp"
 
@@ -68,6 +70,11 @@ class Allocation {
   }
   [[nodiscard]] bool fits() const { return fits(planned_); }
 
+  [[nodiscard]] bool fits_within(Bytes budget) {
+    size(budget);
+    return is_feasible() && fits();
+  }
+
   [[nodiscard]] bool is_feasible() const {
     return std::ranges::all_of(sizes_, [](const StageSizes& s) { return s.missing.count() <= 0; });
   }
@@ -93,7 +100,9 @@ class Allocation {
 
   /// The stage that runs out first; stages that nothing grows on do not count.
   [[nodiscard]] std::size_t smallest() const {
-    std::size_t smallest = 0;
+    const auto keeps_something = [](const StageSizes& sizes) { return !sizes.slabs.empty(); };
+    auto smallest = static_cast<std::size_t>(
+        std::ranges::find_if(sizes_, keeps_something) - sizes_.begin());
     std::int64_t fewest = std::numeric_limits<std::int64_t>::max();
     for (std::size_t i = 0; i < stages_.size(); ++i) {
       const std::int64_t here = tokens(i).value_or(Tokens{fewest}).count();
@@ -109,8 +118,7 @@ class Allocation {
   [[nodiscard]] std::optional<Bytes> least_budget() const {
     Allocation probe = *this;
     const auto suffices = [&probe](std::int64_t budget) {
-      probe.size(Bytes{budget});
-      return probe.is_feasible() && probe.fits();
+      return probe.fits_within(Bytes{budget});
     };
     if (!suffices(kLargestBudget)) {
       return std::nullopt;
@@ -118,6 +126,24 @@ class Allocation {
     const std::int64_t too_little = largest(
         -1, kLargestBudget, [&](std::int64_t budget) { return budget < 0 || !suffices(budget); });
     return Bytes{too_little + 1};
+  }
+
+  /// Longest sequence for which a plan in `budget` fits, the number of sequences being kept.
+  [[nodiscard]] Tokens longest_planned(Bytes budget) const {
+    Allocation probe = *this;
+    return Tokens{largest(0, planned_.length.count(), [&](std::int64_t length) {
+      probe.planned_.length = Tokens{length};
+      return length == 0 || probe.fits_within(budget);
+    })};
+  }
+
+  /// Most sequences for which a plan in `budget` fits, their length being kept.
+  [[nodiscard]] Sequences most_planned(Bytes budget) const {
+    Allocation probe = *this;
+    return Sequences{largest(0, planned_.sequences.count(), [&](std::int64_t sequences) {
+      probe.planned_.sequences = Sequences{sequences};
+      return sequences == 0 || probe.fits_within(budget);
+    })};
   }
 
   /// The stage's pools, allocated on simulated memory; what was held fills the accounts.
@@ -192,9 +218,10 @@ void append_pool_lines(const PoolPlan& rank, std::vector<LedgerLine>& ledger) {
     ledger.push_back(exact_line(
         fmt::format("pool:{}", pool.name), account.pages,
         pool.groups.size() == 1
-            ? fmt::format("{} pages of {} bytes", pool.slabs.count(), pool.slab_bytes.count())
-            : fmt::format("{} slabs of {} bytes, shared by {} groups", pool.slabs.count(),
-                          pool.slab_bytes.count(), pool.groups.size())));
+            ? fmt::format("{} pages of {} B", format_count(pool.slabs.count()),
+                          format_count(pool.slab_bytes.count()))
+            : fmt::format("{} slabs of {} B, shared by {} groups", format_count(pool.slabs.count()),
+                          format_count(pool.slab_bytes.count()), pool.groups.size())));
     waste += account.slab_waste;
     reserved += account.reserved;
     loss += account.loss;
@@ -206,28 +233,33 @@ void append_pool_lines(const PoolPlan& rank, std::vector<LedgerLine>& ledger) {
   ledger.push_back(exact_line("rounding_loss", loss, "less than a slab and a granule per pool"));
 }
 
-Refusal does_not_fit(const Allocation& allocation, const Resolution& resolution, Bytes budget,
-                     const Capacity& capacity) {
+std::string sequences_text(Sequences sequences) {
+  return fmt::format("{} sequence{}", format_count(sequences.count()),
+                     sequences.count() == 1 ? "" : "s");
+}
+
+Refusal does_not_fit(const Allocation& allocation, const Resolution& resolution, Bytes budget) {
   const auto least = allocation.least_budget();
   Refusal refusal{.id = "does_not_fit"};
-  const std::string asked =
-      fmt::format("{} sequence{} of {} tokens", resolution.sequences.count(),
-                  resolution.sequences.count() == 1 ? "" : "s", resolution.max_model_len.count());
-  if (!least.has_value()) {
-    refusal.what = fmt::format("{} need more than 2^62 bytes on a rank", asked);
+  const std::string asked = fmt::format("{} of {} tokens", sequences_text(resolution.sequences),
+                                        format_count(resolution.max_model_len.count()));
+  if (least.has_value()) {
+    refusal.missing_bytes = *least - budget;
+    refusal.what = fmt::format("{} need a KV budget of {} on a rank, and {} are there", asked,
+                               size_text(*least), size_text(budget));
+    refusal.least_that_works = fmt::format("a KV budget of {}", size_text(*least));
+  } else {
     refusal.missing_bytes = Bytes{kLargestBudget} - budget;
-    refusal.least_that_works = "a shorter --max-model-len or a smaller --max-num-seqs";
-    return refusal;
+    refusal.what = fmt::format("{} need more than 2^62 bytes on a rank", asked);
+    refusal.least_that_works = "less to hold";
   }
-  refusal.missing_bytes = *least - budget;
-  refusal.what = fmt::format("{} need a KV budget of {} bytes on a rank, and {} are there", asked,
-                             least->count(), budget.count());
-  refusal.least_that_works = fmt::format("a KV budget of {} bytes", least->count());
-  if (capacity.max_len.count() > 0) {
-    refusal.least_that_works += fmt::format(", or --max-model-len {}", capacity.max_len.count());
+  // What a plan for less would hold: states and windows shrink with the load.
+  if (const Tokens length = allocation.longest_planned(budget); length.count() > 0) {
+    refusal.least_that_works += fmt::format(", or a longest sequence of {} tokens",
+                                            format_count(length.count()));
   }
-  if (capacity.sequences.count() > 0) {
-    refusal.least_that_works += fmt::format(", or --max-num-seqs {}", capacity.sequences.count());
+  if (const Sequences most = allocation.most_planned(budget); most.count() > 0) {
+    refusal.least_that_works += fmt::format(", or {} at a time", sequences_text(most));
   }
   return refusal;
 }
@@ -248,15 +280,15 @@ std::optional<Bytes> arena_of(const PlanRequest& request, const Resolution& reso
     return std::nullopt;
   }
   const Tokens capacity = resolution.draft_max_len + resolution.draft_tokens;
-  Bytes bytes;
+  CheckedInt bytes{0};
   for (const LayerGroup& group : group_layers(*layers)) {
     const auto page = page_geometry(group, group.is_state ? Tokens{0} : kArenaPage, PageLayout{});
     if (!page || group.is_state) {
       return std::nullopt;
     }
-    bytes += private_arena_bytes(*page, resolution.sequences.count() + 1, capacity);
+    bytes += private_arena_bytes(*page, resolution.sequences.count() + 1, capacity).count();
   }
-  return bytes;
+  return Bytes{bytes.saturated()};
 }
 
 void note_planned_sequences(const PlanRequest& request, const std::vector<StagePools>& stages,
@@ -301,7 +333,7 @@ Result<void> fill_plan(Allocation& allocation, Bytes budget, Plan& plan) {
   allocation.size(budget);
   if (!allocation.is_feasible()) {
     plan.refusals.push_back(
-        does_not_fit(allocation, plan.resolution, budget, plan.capacity));
+        does_not_fit(allocation, plan.resolution, budget));
     return {};
   }
   for (std::size_t stage = 0; stage < allocation.stages().size(); ++stage) {
@@ -316,7 +348,7 @@ Result<void> fill_plan(Allocation& allocation, Bytes budget, Plan& plan) {
   plan.fits = allocation.fits();
   if (!plan.fits) {
     plan.refusals.push_back(
-        does_not_fit(allocation, plan.resolution, budget, plan.capacity));
+        does_not_fit(allocation, plan.resolution, budget));
   }
   append_pool_lines(plan.ranks[plan.smallest_rank], plan.ledger);
   return {};

@@ -3,7 +3,9 @@
 #include <kvpool/plan/pool_plan.hpp>
 
 #include <algorithm>
+#include <string>
 #include <string_view>
+#include <utility>
 
 #include <absl/container/btree_map.h>
 #include <fmt/format.h>
@@ -24,25 +26,40 @@ PoolAccount account_of(const PoolDescriptor& pool) {
           .charged = pool.charged_bytes()};
 }
 
-/// Takes slabs away, from the group that has the most planned.
-void shrink(PoolDescriptor& pool, Slabs slabs) {
-  Slabs excess = pool.slabs - slabs;
-  pool.slabs = slabs;
-  while (excess.count() > 0) {
-    auto most = std::ranges::max_element(pool.groups, {}, &PooledGroup::planned_slabs);
-    const Slabs taken = std::min(excess, most->planned_slabs);
-    if (taken.count() == 0) {
-      return;
-    }
-    most->planned_slabs -= taken;
-    excess -= taken;
-  }
+/// A group of a pool, told apart by names: stages differ in layers, and so in what a slab holds.
+using GroupKey = std::pair<std::string_view, std::string>;
+
+GroupKey key_of(const PoolDescriptor& pool, const PooledGroup& group) {
+  return {pool.name, group_name(group.group)};
 }
 
 /// Page size of a pool: one for all its groups.
 Tokens page_of(const PoolDescriptor& pool) { return pool.groups.front().page.tokens_per_block; }
 
 }  // namespace
+
+const PoolDescriptor* PoolPlan::find(std::string_view pool) const noexcept {
+  const auto found = std::ranges::find(pools, pool, &PoolDescriptor::name);
+  return found == pools.end() ? nullptr : &*found;
+}
+
+const PoolPlan* Plan::smallest() const noexcept {
+  return ranks.empty() ? nullptr : &ranks[smallest_rank];
+}
+
+const Decision* Plan::find_decision(std::string_view id) const noexcept {
+  const auto found = std::ranges::find(decisions, id, &Decision::id);
+  return found == decisions.end() ? nullptr : &*found;
+}
+
+const LedgerLine* Plan::find_line(std::string_view name) const noexcept {
+  const auto found = std::ranges::find(ledger, name, &LedgerLine::name);
+  return found == ledger.end() ? nullptr : &*found;
+}
+
+Result<PoolSet> create_pools(const PoolPlan& rank, AnyPageMemory memory, PoolSetOptions options) {
+  return PoolSet::create(rank.pools, std::move(memory), options);
+}
 
 AffineCost sequence_cost(const PooledGroup& group, Tokens lookahead) noexcept {
   const LayerGroup& layers = group.group;
@@ -69,13 +86,11 @@ Result<std::vector<PoolPlan>> common_plan(std::span<const PoolPlan> ranks) {
   if (ranks.empty()) {
     return Error{.code = ErrorCode::kInvalidArgument, .message = "no ranks to find a common plan of"};
   }
-  absl::btree_map<std::string_view, const PoolDescriptor*> fewest;
+  absl::btree_map<std::string_view, const PoolDescriptor*> first;
+  absl::btree_map<GroupKey, Pages> fewest;
   for (const PoolPlan& rank : ranks) {
     for (const PoolDescriptor& pool : rank.pools) {
-      const auto [found, is_new] = fewest.try_emplace(pool.name, &pool);
-      if (is_new) {
-        continue;
-      }
+      const auto found = first.try_emplace(pool.name, &pool).first;
       if (page_of(*found->second) != page_of(pool)) {
         return Error{.code = ErrorCode::kInvalidArgument,
                      .message = fmt::format("pool {} has pages of {} tokens on one rank and {} on "
@@ -84,18 +99,26 @@ Result<std::vector<PoolPlan>> common_plan(std::span<const PoolPlan> ranks) {
                                             page_of(pool).count()),
                      .key = pool.name};
       }
-      if (pool.slabs < found->second->slabs) {
-        found->second = &pool;
+      for (const PooledGroup& group : pool.groups) {
+        Pages& least =
+            fewest.try_emplace(key_of(pool, group), group.planned_pages()).first->second;
+        least = std::min(least, group.planned_pages());
       }
     }
   }
   std::vector<PoolPlan> common{ranks.begin(), ranks.end()};
   for (PoolPlan& rank : common) {
     for (std::size_t i = 0; i < rank.pools.size(); ++i) {
-      const Slabs slabs = fewest.at(rank.pools[i].name)->slabs;
-      if (slabs < rank.pools[i].slabs) {
-        shrink(rank.pools[i], slabs);
-        rank.accounts[i] = account_of(rank.pools[i]);
+      PoolDescriptor& pool = rank.pools[i];
+      Slabs slabs;
+      for (PooledGroup& group : pool.groups) {
+        const Pages pages = fewest.at(key_of(pool, group));
+        group.planned_slabs = Slabs{ceil_div(pages.count(), group.pages_per_slab)};
+        slabs += group.planned_slabs;
+      }
+      if (slabs < pool.slabs) {
+        pool.slabs = slabs;
+        rank.accounts[i] = account_of(pool);
       }
     }
   }

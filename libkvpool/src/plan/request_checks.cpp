@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string_view>
+#include <variant>
 
 #include <fmt/format.h>
 
@@ -17,7 +18,13 @@ constexpr std::int64_t kMostSequences = std::int64_t{1} << 31;
 constexpr std::int64_t kMostTokens = std::int64_t{1} << 40;
 constexpr std::int64_t kMostDraftTokens = 1 << 16;
 constexpr std::int64_t kMostBytes = std::int64_t{1} << 60;
+constexpr std::int64_t kLargestGranule = std::int64_t{1} << 40;
 constexpr std::int64_t kMillion = 1'000'000;
+// Far beyond any model, and small enough for products of a few of them in 64 bits.
+constexpr std::int64_t kMostHeads = 1 << 20;
+constexpr std::int64_t kLargestDim = 1 << 24;
+constexpr std::int64_t kMostStateElements = std::int64_t{1} << 40;
+constexpr std::int64_t kMostLayers = 1 << 16;
 
 /// Keeps the first number that is out of its range.
 class RangeCheck {
@@ -55,6 +62,63 @@ class RangeCheck {
   std::optional<Error> error_;
 };
 
+/// The figures of one cache, by the config keys that they usually come from.
+class CacheCheck {
+ public:
+  explicit CacheCheck(RangeCheck& check) : check_{&check} {}
+
+  void operator()(const AttentionCache& cache) const {
+    check_->in("num_attention_heads", cache.query_heads.count(), 0, kMostHeads);
+    check_->in("num_key_value_heads", cache.kv_heads.count(), 1, kMostHeads);
+    check_->in("head_dim", cache.key_dim, 1, kLargestDim);
+    check_->in("v_head_dim", cache.value_dim, 1, kLargestDim);
+    span(cache.span);
+  }
+  void operator()(const LatentCache& cache) const {
+    check_->in("num_attention_heads", cache.query_heads.count(), 0, kMostHeads);
+    check_->in("kv_lora_rank", cache.latent_dim, 1, kLargestDim);
+    check_->in("qk_rope_head_dim", cache.rope_dim, 0, kLargestDim);
+    span(cache.span);
+  }
+  void operator()(const IndexerCache& cache) const {
+    check_->in("index_head_dim", cache.key_dim, 1, kLargestDim);
+  }
+  void operator()(const StateCache& cache) const {
+    check_->in("conv_channels", cache.conv_channels, 0, kMostStateElements);
+    check_->in("conv_kernel", cache.conv_kernel, 1, kMostHeads);
+    check_->in("state_elements", cache.matrix_elements, 0, kMostStateElements);
+    check_->in("state_heads", cache.heads, 0, kMostHeads);
+    check_->in("n_groups", cache.groups, 0, kMostHeads);
+    check_->in("channels_per_group", cache.channels_per_group, 0, kLargestDim);
+    check_->must(cache.groups * cache.channels_per_group <= cache.conv_channels, "n_groups",
+                 "the channels of the groups are more than all convolution channels");
+  }
+
+ private:
+  void span(const Span& span) const {
+    if (span.kind != SpanKind::kFull) {
+      check_->in(to_string(span.kind), span.extent.count(), 1, kMostTokens);
+    }
+  }
+
+  RangeCheck* check_;
+};
+
+/// A model may be written by hand, so that nobody has looked at its figures yet.
+void check_model(RangeCheck& check, const ModelConfig& model) {
+  const CacheCheck check_cache{check};
+  for (const ModelLayer& layer : model.layers) {
+    for (const LayerCache& cache : layer.caches) {
+      std::visit(check_cache, cache);
+    }
+  }
+  for (const LayerCache& cache : model.mtp_layer) {
+    std::visit(check_cache, cache);
+  }
+  check.in("num_nextn_predict_layers", model.mtp_layers.count(), 0, kMostLayers);
+  check.in("max_position_embeddings", model.max_positions, 1, kMostTokens);
+}
+
 void check_drafter(RangeCheck& check, const DrafterRequest& drafter) {
   check.in("num_draft_tokens", drafter.num_draft_tokens.count(), 0, kMostDraftTokens);
   check.in("draft_page_size", drafter.tokens_per_block, 1, kLargestPage);
@@ -81,7 +145,7 @@ Result<void> check_request(const PlanRequest& request) {
              "pipeline_parallel_size", "more pipeline stages than layers");
   check.in("page_size", request.tokens_per_block, 1, kLargestPage);
   check.in("reserved_pages", request.reserved_pages, 0, kMostDraftTokens);
-  check.in("granularity", request.granularity, 1, kMostBytes);
+  check.in("granularity", request.granularity, 1, kLargestGranule);
   check.must(!request.granularity.has_value() ||
                  (request.granularity->count() & (request.granularity->count() - 1)) == 0,
              "granularity", "granules are a power of two bytes");
@@ -97,8 +161,12 @@ Result<void> check_request(const PlanRequest& request) {
   check.in("weights", budget.weights, 0, kMostBytes);
   check.in("overhead", budget.overhead, 0, kMostBytes);
   check.must(!request.target.layers.empty(), "num_hidden_layers", "the model has no layers");
+  check_model(check, request.target);
   if (request.drafter.has_value()) {
     check_drafter(check, *request.drafter);
+    if (request.drafter->model.has_value()) {
+      check_model(check, *request.drafter->model);
+    }
   }
   return std::move(check).take();
 }

@@ -17,6 +17,9 @@ namespace {
 
 constexpr Tokens kDefaultPage{64};
 
+/// The only page in which the FP4 MLA format is laid out.
+constexpr Tokens kFp4MlaPage{128};
+
 /// Copies of a recurrent state that rejecting draft tokens needs beside the running one.
 constexpr std::int64_t kSnapshotsForRejection = 1;
 
@@ -34,8 +37,12 @@ std::optional<PoolUser> pool_user(DrafterKind kind) noexcept {
     case DrafterKind::kDflash:
     case DrafterKind::kDomino:
     case DrafterKind::kPeagle: return PoolUser::kDflash;
-    default: return std::nullopt;
+    case DrafterKind::kDraftTarget: return PoolUser::kDraftTarget;
+    case DrafterKind::kPard: return PoolUser::kPard;
+    case DrafterKind::kNgram:
+    case DrafterKind::kSuffixAutomaton: return std::nullopt;
   }
+  return std::nullopt;
 }
 
 /// Collects the distinct attention computations of a model's caches.
@@ -238,6 +245,27 @@ class Resolver {
       out_.target_page = *choice.tokens_per_block;
       question.explicit_page = out_.target_page;
     }
+    if (out_.target_formats.kv == KvDtype::kFp4Mla && has_latent_cache(request_.target) &&
+        out_.target_page != kFp4MlaPage) {
+      settle_fp4_mla_page();
+    }
+  }
+
+  /// The format's own page, where no row has asked for it.
+  void settle_fp4_mla_page() {
+    if (request_.tokens_per_block.has_value()) {
+      refuse("target_page_size",
+             fmt::format("fp4_mla is laid out in pages of {} tokens, not {}", kFp4MlaPage.count(),
+                         out_.target_page.count()),
+             {fmt::format("{}", kFp4MlaPage.count())},
+             fmt::format("--page-size {}", kFp4MlaPage.count()));
+      return;
+    }
+    std::erase_if(out_.decisions, [](const Decision& d) { return d.id == "target_page_size"; });
+    decide("target_page_size", "target", fmt::format("{}", kFp4MlaPage.count()),
+           fmt::format("{}", out_.target_page.count()),
+           "fp4_mla is laid out in pages of this size only");
+    out_.target_page = kFp4MlaPage;
   }
 
   Tokens draft_tokens(const DrafterRequest& drafter) const {
@@ -281,15 +309,37 @@ class Resolver {
              fmt::format("under attention data parallelism the layers of {} extend the target's "
                          "pool, in its format",
                          to_string(drafter.kind)));
-      return;
     }
     settle_draft_page(drafter);
+    refuse_fp4_mla_in_other_pages(drafter);
+  }
+
+  void refuse_fp4_mla_in_other_pages(const DrafterRequest& drafter) {
+    const bool has_page = std::ranges::none_of(
+        out_.refusals, [](const Refusal& refusal) { return refusal.id == "draft_page_size"; });
+    const bool own_latent = drafter.model.has_value() && has_latent_cache(*drafter.model);
+    if (has_page && own_latent && out_.draft_formats.kv == KvDtype::kFp4Mla &&
+        out_.draft_page != kFp4MlaPage) {
+      refuse("draft_kv_cache_dtype",
+             fmt::format("fp4_mla is laid out in pages of {} tokens, and the draft pool has {}",
+                         kFp4MlaPage.count(), out_.draft_page.value_or(Tokens{0}).count()),
+             {"bf16", "fp8_e4m3", "fp8_ds_mla"}, "--draft-kv-cache-dtype bf16");
+    }
   }
 
   void settle_draft_formats(const DrafterRequest& drafter) {
     CacheFormats& formats = out_.draft_formats;
     formats = out_.target_formats;
     if (out_.draft_pool == DraftPoolKind::kTargetLayers) {
+      const std::string shared{to_string(formats.kv)};
+      if (drafter.kv_dtype.has_value() && *drafter.kv_dtype != formats.kv) {
+        refuse("draft_kv_cache_dtype",
+               fmt::format("under attention data parallelism the layers of {} extend the target's "
+                           "pool, whose format is {}, not {}",
+                           to_string(drafter.kind), shared, to_string(*drafter.kv_dtype)),
+               {shared}, "leave --draft-kv-cache-dtype out");
+      }
+      check_layout(draft_layers(drafter), formats, "draft");
       return;
     }
     if (drafter.kv_dtype.has_value()) {
@@ -304,8 +354,15 @@ class Resolver {
     }
     if (drafter.model.has_value()) {
       formats.conv_state = drafter.model->native_dtype.value_or(KvDtype::kBf16);
-      check_layout(drafter.model->layers, formats, "draft");
     }
+    check_layout(draft_layers(drafter), formats, "draft");
+  }
+
+  /// The drafter's layers; one stands for all next-token layers.
+  [[nodiscard]] std::vector<ModelLayer> draft_layers(const DrafterRequest& drafter) const {
+    return drafter.model.has_value()
+               ? drafter.model->layers
+               : std::vector{ModelLayer{.caches = request_.target.mtp_layer}};
   }
 
   void settle_draft_length(const DrafterRequest& drafter) {
@@ -335,17 +392,10 @@ class Resolver {
       return;
     }
     if (!user.has_value()) {
-      out_.draft_page = drafter.tokens_per_block.value_or(out_.target_page);
-      decide("draft_page_size", "draft", fmt::format("{}", out_.draft_page->count()), "",
-             fmt::format("no kernel row is about {}: {}", to_string(drafter.kind),
-                         drafter.tokens_per_block.has_value() ? "the size that was asked for"
-                                                              : "the target's page"));
       return;
     }
-    std::vector<ModelLayer> mtp{ModelLayer{.caches = request_.target.mtp_layer}};
     const ModelConfig& model = drafter.model.has_value() ? *drafter.model : request_.target;
-    const std::span<const ModelLayer> layers =
-        drafter.model.has_value() ? std::span<const ModelLayer>{model.layers} : mtp;
+    const std::vector<ModelLayer> layers = draft_layers(drafter);
     const AttentionMask mask = is_external_block_drafter(drafter.kind) ? AttentionMask::kNonCausal
                                                                        : AttentionMask::kCausal;
     PageSizeQuestion question{.kernel_set = request_.kernel_set,
@@ -354,6 +404,10 @@ class Resolver {
     out_.draft_page = drafter.tokens_per_block.value_or(out_.target_page);
     bool first = true;
     for (KernelQuery query : queries(layers, *user, model, out_.draft_formats.kv, mask)) {
+      if (one_model) {
+        // Rows limited to a family mean the model that runs, and that is the target.
+        query.model_family = request_.target.model_type;
+      }
       query.query_tokens = out_.draft_tokens.count();
       question.query = std::move(query);
       const PageSizeChoice choice = decide_drafter_page(registry_, question, out_.target_page);

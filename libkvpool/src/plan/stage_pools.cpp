@@ -133,8 +133,15 @@ std::vector<ModelLayer> draft_layers(const PlanRequest& request, const Resolutio
     return {};
   }
   const DrafterRequest& drafter = *request.drafter;
-  const std::vector<ModelLayer> all =
+  std::vector<ModelLayer> all =
       drafter.model.has_value() ? drafter.model->layers : mtp_layers(request.target);
+  if (drafter.model.has_value() && resolution.draft_pool == DraftPoolKind::kTargetLayers) {
+    // In one pool with the target's layers: numbered behind them.
+    const auto behind = static_cast<std::int32_t>(request.target.layers.size());
+    for (ModelLayer& layer : all) {
+      layer.index = LayerIndex{layer.index.value() + behind};
+    }
+  }
   const std::int64_t stages = request.parallelism.pipeline;
   if (runs_on_last_stage_only(drafter.kind)) {
     return stage == stages - 1 ? all : std::vector<ModelLayer>{};

@@ -15,10 +15,12 @@ CheckedInt in_granules(CheckedInt bytes, Bytes granularity) {
   return ceil_div(bytes, CheckedInt{granularity.count()}) * granularity.count();
 }
 
-/// What a pool of so many usable slabs is charged.
+/// What a pool of so many usable slabs is charged. More than 64 bits count as the most there is, so
+/// that sums of charges do not fail.
 CheckedInt charge(const PoolDescriptor& pool, CheckedInt slabs) {
-  return in_granules((slabs + pool.reserved_slabs.count()) * pool.slab_bytes.count(),
-                     pool.granularity);
+  return CheckedInt{in_granules((slabs + pool.reserved_slabs.count()) * pool.slab_bytes.count(),
+                                pool.granularity)
+                        .saturated()};
 }
 
 /// Most usable slabs whose charge stays within `share`; negative when not even the reserved fit.

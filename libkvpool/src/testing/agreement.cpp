@@ -2,19 +2,19 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <kvpool/testing/agreement.hpp>
 
-#include <algorithm>
-#include <cstddef>
-#include <cstdint>
-#include <limits>
-#include <optional>
-#include <utility>
-
 #include <kvpool/core/checked.hpp>
 #include <kvpool/core/size_text.hpp>
 
 #include "testing/diagnosis.hpp"
 
 #include <fmt/format.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <utility>
 
 namespace kvpool::testing {
 namespace {
@@ -213,9 +213,9 @@ PoolAgreement compare_page_size(const PoolDescriptor& pool, Tokens expected) {
     });
     agreement.held = size.has_value() ? size->charged : Bytes{0};
     agreement.difference = agreement.held - agreement.charged;
-    agreement.reason = fmt::format("{}-token pages were charged, {}-token pages are expected{}",
-                                   charged.count(), expected.count(),
-                                   size.has_value() ? "" : " and have no layout in this pool");
+    agreement.reason =
+        fmt::format("{}-token pages were charged, {}-token pages are expected{}", charged.count(),
+                    expected.count(), size.has_value() ? "" : " and have no layout in this pool");
   }
   return agreement;
 }
@@ -236,9 +236,9 @@ PoolAgreement compare_pool(const PoolPlan& plan, const PoolDescriptor& planned,
                           .difference = charge->held - planned.charged_bytes()};
   const auto account = std::ranges::find(plan.accounts, planned.name, &PoolAccount::pool);
   if (account != plan.accounts.end() && account->charged != planned.charged_bytes()) {
-    note(agreement.reason, fmt::format("the plan's account charges {}, its descriptor {}",
-                                       size_text(account->charged),
-                                       size_text(planned.charged_bytes())));
+    note(agreement.reason,
+         fmt::format("the plan's account charges {}, its descriptor {}",
+                     size_text(account->charged), size_text(planned.charged_bytes())));
   }
   const std::string other = detail::descriptor_difference(planned, pools.descriptor(*id));
   if (!other.empty()) {
@@ -297,9 +297,8 @@ AgreementReport check_cost_equals_allocation(const PoolPlan& plan, const PoolSet
 }
 
 AgreementReport check_cost_equals_allocation(const Plan& plan, const PoolSet& pools) {
-  return on_smallest_rank(plan, [&pools](const PoolPlan& rank) {
-    return check_cost_equals_allocation(rank, pools);
-  });
+  return on_smallest_rank(
+      plan, [&pools](const PoolPlan& rank) { return check_cost_equals_allocation(rank, pools); });
 }
 
 AgreementReport check_page_size(const PoolPlan& plan, std::string_view pool, Tokens expected) {

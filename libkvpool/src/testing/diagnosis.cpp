@@ -2,16 +2,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "testing/diagnosis.hpp"
 
-#include <algorithm>
-#include <cstdint>
-#include <numeric>
-#include <utility>
-
 #include <kvpool/core/checked.hpp>
 #include <kvpool/core/kv_dtype.hpp>
 #include <kvpool/core/size_text.hpp>
 
 #include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <numeric>
+#include <utility>
 
 namespace kvpool::testing::detail {
 namespace {
@@ -50,8 +50,8 @@ void set_pages(PoolDescriptor& laid_out, const PoolDescriptor& planned) {
   for (std::size_t i = 0; i < laid_out.groups.size() && i < planned.groups.size(); ++i) {
     PooledGroup& group = laid_out.groups[i];
     spare -= planned.groups[i].planned_slabs;
-    group.planned_slabs = Slabs{
-        ceil_div(planned.groups[i].planned_pages().count(), group.pages_per_slab)};
+    group.planned_slabs =
+        Slabs{ceil_div(planned.groups[i].planned_pages().count(), group.pages_per_slab)};
     laid_out.slabs += group.planned_slabs;
   }
   laid_out.slabs += spare;
@@ -165,14 +165,15 @@ class Diagnosis {
   void try_page_sizes() {
     const Tokens charged = pools_.empty() ? Tokens{0} : page_tokens(*pools_.front());
     for (std::int64_t tokens = 1; tokens <= 1024; tokens *= 2) {
-      const auto size = size_after(pools_, [tokens](PoolShape& shape) {
-        return set_page_tokens(shape, Tokens{tokens});
-      });
+      const auto size = size_after(
+          pools_, [tokens](PoolShape& shape) { return set_page_tokens(shape, Tokens{tokens}); });
       if (size.has_value() && size->matches(held_)) {
         const bool elsewhere = std::ranges::any_of(others_, [tokens](const PoolDescriptor* other) {
           return page_tokens(*other) == Tokens{tokens};
         });
-        add(elsewhere ? 0 : tokens >= 16 && tokens <= 128 ? 2 : 4,
+        add(elsewhere                       ? 0
+            : tokens >= 16 && tokens <= 128 ? 2
+                                            : 4,
             fmt::format("held is the bytes of {}-token pages where {}-token pages were charged",
                         tokens, charged.count()));
       }
@@ -208,7 +209,10 @@ class Diagnosis {
         // Formats of equal size cannot be told apart: the first one stands for them.
         const bool was_8_bit = plain_element_bytes(*charged) == Bytes{1};
         const bool usual = dtype == KvDtype::kBf16 || dtype == KvDtype::kFp8E4m3;
-        add(elsewhere(dtype) ? 0 : was_8_bit && usual ? 1 : usual ? 2 : 4,
+        add(elsewhere(dtype)     ? 0
+            : was_8_bit && usual ? 1
+            : usual              ? 2
+                                 : 4,
             fmt::format("charged as {}, held as {}{}", to_string(*charged), to_string(dtype),
                         proportion(held_, held_ == size->rows ? now_.rows : now_.charged)));
         return;
@@ -294,9 +298,9 @@ class Diagnosis {
                          size_argument(pools_.front()->granularity)));
     }
     if (allocations > 1 && held_ > now_.charged) {
-      const CheckedInt limit = CheckedInt{now_.charged.count()} +
-                               CheckedInt{pools_.front()->granularity.count()} *
-                                   static_cast<std::int64_t>(allocations);
+      const CheckedInt limit =
+          CheckedInt{now_.charged.count()} +
+          CheckedInt{pools_.front()->granularity.count()} * static_cast<std::int64_t>(allocations);
       if (held_.count() < limit.saturated()) {
         add(5, fmt::format("{} allocations, each in granules of its own", allocations));
       }
@@ -309,9 +313,9 @@ class Diagnosis {
     }
     const PoolDescriptor& pool = *pools_.front();
     if ((held_ % pool.slab_bytes).count() == 0) {
-      add(6, fmt::format("held is {} pages of {} B where {} were charged",
-                         held_ / pool.slab_bytes, pool.slab_bytes.count(),
-                         pool.slabs.count() + pool.reserved_slabs.count()));
+      add(6,
+          fmt::format("held is {} pages of {} B where {} were charged", held_ / pool.slab_bytes,
+                      pool.slab_bytes.count(), pool.slabs.count() + pool.reserved_slabs.count()));
     }
   }
 
@@ -386,8 +390,7 @@ PoolBytes size_of(PoolRefs pools) {
   return {.rows = Bytes{rows.saturated()}, .charged = Bytes{charged.saturated()}};
 }
 
-std::optional<PoolBytes> size_after(PoolRefs pools,
-                                    const std::function<bool(PoolShape&)>& change) {
+std::optional<PoolBytes> size_after(PoolRefs pools, const std::function<bool(PoolShape&)>& change) {
   PoolBytes sum;
   bool changed = false;
   for (const PoolDescriptor* pool : pools) {
@@ -413,8 +416,8 @@ Tokens page_tokens(const PoolDescriptor& pool) noexcept {
 }
 
 bool set_page_tokens(PoolShape& shape, Tokens tokens_per_block) {
-  const bool has_pages = std::ranges::any_of(
-      shape.groups, [](const LayerGroup& group) { return !group.is_state; });
+  const bool has_pages =
+      std::ranges::any_of(shape.groups, [](const LayerGroup& group) { return !group.is_state; });
   return has_pages && std::exchange(shape.tokens_per_block, tokens_per_block) != tokens_per_block;
 }
 
@@ -471,8 +474,8 @@ std::string descriptor_difference(const PoolDescriptor& planned, const PoolDescr
        fmt::format("{} usable pages held where {} were charged", allocated.slabs.count(),
                    planned.slabs.count()));
   note(out, planned.reserved_slabs != allocated.reserved_slabs,
-       fmt::format("{} reserved pages held where {} were charged",
-                   allocated.reserved_slabs.count(), planned.reserved_slabs.count()));
+       fmt::format("{} reserved pages held where {} were charged", allocated.reserved_slabs.count(),
+                   planned.reserved_slabs.count()));
   note(out, planned.granularity != allocated.granularity,
        fmt::format("held in granules of {} where {} were charged",
                    size_argument(allocated.granularity), size_argument(planned.granularity)));

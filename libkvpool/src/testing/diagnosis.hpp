@@ -2,15 +2,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <kvpool/core/units.hpp>
+#include <kvpool/layout/pool_descriptor.hpp>
+
 #include <cstddef>
 #include <functional>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
-
-#include <kvpool/core/units.hpp>
-#include <kvpool/layout/pool_descriptor.hpp>
 
 namespace kvpool::testing::detail {
 

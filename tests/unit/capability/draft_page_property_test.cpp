@@ -86,7 +86,7 @@ TEST_CASE("a chosen draft page suits every required row, and is the target's if 
       }
     }
     const auto suits = [&](std::int64_t size) {
-      return std::all_of(binding.begin(), binding.end(), [&](const Sample& sample) {
+      return std::ranges::all_of(binding, [&](const Sample& sample) {
         return sample.accepts[static_cast<std::size_t>(size)];
       });
     };

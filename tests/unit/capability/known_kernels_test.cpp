@@ -13,8 +13,8 @@ namespace {
 
 const KernelCapability& known(std::string_view name) {
   const auto rows = known_kernels();
-  const auto found = std::find_if(rows.begin(), rows.end(),
-                                  [&](const KernelCapability& row) { return row.name == name; });
+  const auto found =
+      std::ranges::find_if(rows, [&](const KernelCapability& row) { return row.name == name; });
   REQUIRE(found != rows.end());
   return *found;
 }

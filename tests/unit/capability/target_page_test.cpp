@@ -32,7 +32,7 @@ TEST_CASE("the target's page is 64 by default, as a decision", "[capability]") {
     CHECK(choice.decision.pool == "target");
     CHECK(choice.decision.chosen == "64");
     CHECK(choice.decision.instead_of.empty());
-    CHECK(choice.decision.reason == "the default; no required row reads the pool");
+    CHECK(choice.decision.reason == "the default; no required row runs here");
     CHECK(choice.losses.empty());
   }
 }

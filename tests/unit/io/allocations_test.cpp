@@ -2,14 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <kvpool/io/allocations.hpp>
 
+#include "support/catch.hpp"
+
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include "support/catch.hpp"
 
 namespace kvpool::io {
 namespace {

@@ -3,13 +3,13 @@
 //
 // Writes the plan document of every sample, and that of an input error, into a folder: material for
 // plan_schema_test.py.
-#include <cstdio>
-#include <fstream>
-#include <string>
-
 #include <kvpool/io/plan_document.hpp>
 
 #include "plan_samples.hpp"
+
+#include <cstdio>
+#include <fstream>
+#include <string>
 
 int main(int argc, char** argv) {
   if (argc != 2) {

@@ -2,6 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <kvpool/io/plan_document.hpp>
 
+#include "plan_samples.hpp"
+#include "support/catch.hpp"
+
+#include <nlohmann/json.hpp>
+
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -9,11 +14,6 @@
 #include <string>
 #include <utility>
 #include <vector>
-
-#include "plan_samples.hpp"
-#include "support/catch.hpp"
-
-#include <nlohmann/json.hpp>
 
 namespace kvpool::io {
 namespace {
@@ -48,10 +48,10 @@ std::string blamed(const Plan& plan, const std::function<void(Json&)>& edit) {
   return read.error().key;
 }
 
-const Keys kPoolKeys{"role",       "group",      "tokens_per_block", "page_bytes",
-                     "unit_bytes", "slab_bytes", "granularity",      "num_pages",
-                     "reserved_pages", "bytes",  "loss",             "dtype",
-                     "layout",     "shape",      "strides",          "cost"};
+const Keys kPoolKeys{
+    "role",        "group",     "tokens_per_block", "page_bytes", "unit_bytes", "slab_bytes",
+    "granularity", "num_pages", "reserved_pages",   "bytes",      "loss",       "dtype",
+    "layout",      "shape",     "strides",          "cost"};
 
 TEST_CASE("a plan document has exactly the documented keys, in their order") {
   const Json document = Json::parse(plan_to_json(plan_of(test::hybrid_request())));
@@ -81,10 +81,10 @@ TEST_CASE("a plan document has exactly the documented keys, in their order") {
     }
   }
   CHECK(keys_of(document["capacity"]) == Keys{"tokens", "sequences", "max_len"});
-  CHECK(keys_of(document["request"]) ==
-        Keys{"target", "drafter", "parallelism", "device", "budget", "workload", "kv_dtype",
-             "tokens_per_block", "kernel_set", "layout", "reserved_pages", "granularity",
-             "resolution"});
+  CHECK(keys_of(document["request"]) == Keys{"target", "drafter", "parallelism", "device", "budget",
+                                             "workload", "kv_dtype", "tokens_per_block",
+                                             "kernel_set", "layout", "reserved_pages",
+                                             "granularity", "resolution"});
 
   PlanRequest refused = test::hybrid_request();
   refused.drafter->tokens_per_block = Tokens{128};
@@ -276,9 +276,8 @@ TEST_CASE("refusals and what is missing are compared, too") {
   CHECK(blamed(plan, [](Json& d) { d["refusals"].clear(); }) == "refusals");
   PlanRequest refused = test::hybrid_request();
   refused.drafter->tokens_per_block = Tokens{128};
-  CHECK(blamed(plan_of(refused), [](Json& d) {
-          d["request"]["resolution"]["refusals"].clear();
-        }) == "capacity.max_len");
+  CHECK(blamed(plan_of(refused), [](Json& d) { d["request"]["resolution"]["refusals"].clear(); }) ==
+        "capacity.max_len");
 }
 
 TEST_CASE("other documents are not plans") {
@@ -319,7 +318,9 @@ TEST_CASE("an input error is a document of the same form") {
   "error": {
     "file": "config.json",
     "key": "num_hidden_layers",
-    "value": "many \")" "\xEF\xBF\xBD" R"(\"",
+    "value": "many \")"
+                                "\xEF\xBF\xBD"
+                                R"(\"",
     "message": "must be a whole number"
   }
 }
@@ -383,8 +384,7 @@ TEST_CASE("whatever stands in the request, reading ends in a plan or an error wi
                                   Json::array({1, 2}),
                                   Json::array({Json::object()})};
   int refused = 0;
-  for (const PlanRequest& request :
-       {test::detailed_request(), test::windowed_request()}) {
+  for (const PlanRequest& request : {test::detailed_request(), test::windowed_request(), test::hybrid_request()}) {
     const Json document = Json::parse(plan_to_json(plan_of(request)));
     std::vector<std::string> paths;
     collect(document["request"], "/request", paths);
@@ -419,8 +419,7 @@ TEST_CASE("a plan document is written to and read from a file") {
   REQUIRE(read.has_value());
   CHECK(*read == plan);
   CHECK(read_plan(path).error().code == ErrorCode::kNotFound);
-  CHECK(read_plan(std::filesystem::temp_directory_path().string()).error().code ==
-        ErrorCode::kIo);
+  CHECK(read_plan(std::filesystem::temp_directory_path().string()).error().code == ErrorCode::kIo);
   CHECK(write_plan(plan, path + "/nowhere/x.json").error().code == ErrorCode::kIo);
 }
 

@@ -5,14 +5,14 @@
 // refusals. Written by hand, so that no config reader takes part.
 #pragma once
 
+#include <kvpool/capability/capability_registry.hpp>
+#include <kvpool/plan/planner.hpp>
+
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
-
-#include <kvpool/capability/capability_registry.hpp>
-#include <kvpool/plan/planner.hpp>
 
 namespace kvpool::test {
 
@@ -49,8 +49,7 @@ inline ModelConfig model_of(std::string name, const std::vector<LayerCache>& lay
 
 /// 24 MLA and 69 recurrent layers, and a DSpark drafter of 5 layers with 96 and 16 heads.
 inline PlanRequest hybrid_request() {
-  const LatentCache latent{
-      .query_heads = Heads{96}, .latent_dim = 512, .rope_dim = 64, .span = {}};
+  const LatentCache latent{.query_heads = Heads{96}, .latent_dim = 512, .rope_dim = 64, .span = {}};
   StateCache state{};
   state.family = StateFamily::kKimiDelta;
   state.conv_channels = 36'864;
@@ -58,6 +57,7 @@ inline PlanRequest hybrid_request() {
   state.matrix_elements = 1'572'864;
   state.heads = 96;
   std::vector<LayerCache> layers;
+  layers.reserve(93);
   for (int i = 0; i < 93; ++i) {
     layers.push_back(i % 4 == 3 || i == 92 ? LayerCache{latent} : LayerCache{state});
   }
@@ -81,9 +81,9 @@ inline PlanRequest hybrid_request() {
 inline PlanRequest windowed_request() {
   PlanRequest request{};
   request.target = model_of(
-      "windowed", {gqa(8, 4, 128), gqa(8, 4, 128, {SpanKind::kSlidingWindow, Tokens{1'024}}),
-                   gqa(8, 4, 128, {SpanKind::kSlidingWindow, Tokens{1'024}}), gqa(8, 4, 128),
-                   gqa(8, 4, 128)});
+      "windowed",
+      {gqa(8, 4, 128), gqa(8, 4, 128, {SpanKind::kSlidingWindow, Tokens{1'024}}),
+       gqa(8, 4, 128, {SpanKind::kSlidingWindow, Tokens{1'024}}), gqa(8, 4, 128), gqa(8, 4, 128)});
   request.target.layers[3].caches.clear();
   request.target.layers[4].caches.clear();
   request.target.layers[4].shares_with = LayerIndex{0};

@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <kvpool/testing/catch2_matchers.hpp>
 
-#include <vector>
-
 #include "pools.hpp"
 #include "support/catch.hpp"
+
+#include <vector>
 
 namespace kvpool::testing {
 namespace {

@@ -2,11 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <kvpool/testing/gtest_matchers.hpp>
 
-#include <vector>
-
 #include "pools.hpp"
 
 #include <gtest/gtest.h>
+
+#include <vector>
 
 namespace {
 

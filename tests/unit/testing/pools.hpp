@@ -4,13 +4,13 @@
 // Small plans for the tests of kvpool::testing, made from the layout alone.
 #pragma once
 
+#include <kvpool/layout/pool_descriptor.hpp>
+#include <kvpool/plan/pool_plan.hpp>
+
 #include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
-
-#include <kvpool/layout/pool_descriptor.hpp>
-#include <kvpool/plan/pool_plan.hpp>
 
 namespace kvpool::testing {
 
@@ -49,7 +49,7 @@ inline std::vector<LayerGeometry> state_layers(std::int64_t layers) {
   std::vector<LayerGeometry> out = gqa_layers(layers, 1, KvDtype::kFp32);
   for (LayerGeometry& layer : out) {
     layer.kind = CacheKind::kState;
-    layer.conv_elements = 3 * 1024;
+    layer.conv_elements = 3'072;
     layer.conv_dtype = KvDtype::kBf16;
     layer.matrix_elements = 128 * 128;
   }

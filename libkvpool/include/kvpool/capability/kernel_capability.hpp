@@ -163,6 +163,9 @@ struct KernelCapability {
   Evidence evidence = Evidence::kDeclared;
   /// Where the row's figures stand.
   std::string source = {};
+
+  /// Field by field.
+  friend bool operator==(const KernelCapability&, const KernelCapability&) = default;
 };
 
 /// One attention computation of a deployment, as the rows are asked about it. A figure of 0 is not

@@ -55,6 +55,9 @@ struct Error {
   friend bool operator==(const Error&, const Error&) = default;
 };
 
+/// One line for people: `file: key: message (value)`, empty parts left out.
+[[nodiscard]] std::string to_string(const Error& error);
+
 /// Either a `T` or an `Error`, with the member names of `std::expected`.
 template <typename T>
 class [[nodiscard]] Result {

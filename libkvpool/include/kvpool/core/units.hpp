@@ -103,6 +103,10 @@ consteval Bytes operator""_MiB(unsigned long long n) {
 consteval Bytes operator""_GiB(unsigned long long n) {
   return Bytes{static_cast<std::int64_t>(n) << 30};
 }
+/// 10^9 bytes.
+consteval Bytes operator""_GB(unsigned long long n) {
+  return Bytes{static_cast<std::int64_t>(n) * 1'000'000'000};
+}
 /// Tokens.
 consteval Tokens operator""_tokens(unsigned long long n) {
   return Tokens{static_cast<std::int64_t>(n)};
@@ -110,6 +114,10 @@ consteval Tokens operator""_tokens(unsigned long long n) {
 /// Pages.
 consteval Pages operator""_pages(unsigned long long n) {
   return Pages{static_cast<std::int64_t>(n)};
+}
+/// Sequences.
+consteval Sequences operator""_sequences(unsigned long long n) {
+  return Sequences{static_cast<std::int64_t>(n)};
 }
 }  // namespace literals
 

@@ -67,10 +67,10 @@ struct PoolDescriptor {
   /// Slabs at the start that no sequence gets (guard for padded rows).
   Slabs reserved_slabs{};
 
+  /// All slabs, reserved ones included; in a pool with one group the rows of its views.
+  [[nodiscard]] Slabs total_slabs() const noexcept { return slabs + reserved_slabs; }
   /// Size of the pool: all its slabs, reserved ones included.
-  [[nodiscard]] Bytes bytes() const noexcept {
-    return (slabs.count() + reserved_slabs.count()) * slab_bytes;
-  }
+  [[nodiscard]] Bytes bytes() const noexcept { return total_slabs().count() * slab_bytes; }
   /// Bytes charged to the budget and held: `bytes()` in whole granules.
   [[nodiscard]] Bytes charged_bytes() const noexcept { return align_up(bytes(), granularity); }
   /// Bytes inside usable slabs that no page of the planned partition covers.
@@ -96,6 +96,9 @@ struct TensorView {
   std::vector<std::int64_t> strides{};
   /// Start of the view, from the pool's base.
   Bytes offset{};
+
+  /// `strides` counted in elements, as tensor libraries take them.
+  [[nodiscard]] std::vector<std::int64_t> element_strides() const;
 
   /// Field by field.
   friend bool operator==(const TensorView&, const TensorView&) = default;

@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <kvpool/capability/decision.hpp>
@@ -17,6 +18,7 @@
 #include <kvpool/plan/draft_pool_kind.hpp>
 #include <kvpool/plan/memory_budget.hpp>
 #include <kvpool/plan/plan_request.hpp>
+#include <kvpool/pool/pool_set.hpp>
 
 namespace kvpool {
 
@@ -57,6 +59,9 @@ struct PoolPlan {
   /// Their accounts, in the same order.
   std::vector<PoolAccount> accounts{};
 
+  /// The pool of this name, or null.
+  [[nodiscard]] const PoolDescriptor* find(std::string_view pool) const noexcept;
+
   /// Field by field.
   friend bool operator==(const PoolPlan&, const PoolPlan&) = default;
 };
@@ -65,7 +70,8 @@ struct PoolPlan {
 struct Capacity {
   /// Tokens of the pool that runs out first, over all sequences.
   Tokens tokens{};
-  /// Sequences of `max_model_len` at the same time.
+  /// Sequences of `max_model_len` at the same time; never more than were planned for where states
+  /// or windows are sized by their number.
   Sequences sequences{};
   /// Longest length at which the asked number of sequences fits, up to the asked length.
   Tokens max_len{};
@@ -121,16 +127,28 @@ struct Plan {
   std::vector<LedgerLine> ledger{};
   /// One entry per pipeline stage.
   std::vector<PoolPlan> ranks{};
-  /// Index into `ranks` of the one that holds the fewest tokens.
+  /// Index into `ranks` of the one that holds the fewest tokens; see `smallest()`.
   std::size_t smallest_rank = 0;
   /// What fits.
   Capacity capacity{};
   /// What a private arena would take instead of the draft pool, for comparison.
   std::optional<Bytes> private_arena{};
 
+  /// The pools of the stage that holds the fewest tokens; null when the plan was refused before
+  /// anything could be allocated.
+  [[nodiscard]] const PoolPlan* smallest() const noexcept;
+  /// The first decision of this id, or null.
+  [[nodiscard]] const Decision* find_decision(std::string_view id) const noexcept;
+  /// The ledger's line of this name, or null.
+  [[nodiscard]] const LedgerLine* find_line(std::string_view name) const noexcept;
+
   /// Field by field.
   friend bool operator==(const Plan&, const Plan&) = default;
 };
+
+/// Allocates the pools of one rank: `PoolSet::create` over `rank.pools`.
+[[nodiscard]] Result<PoolSet> create_pools(const PoolPlan& rank, AnyPageMemory memory,
+                                           PoolSetOptions options = {});
 
 /// Cost of one sequence in one group of a pool.
 /// @param lookahead draft tokens that windows hold beside their own

@@ -2,14 +2,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <kvpool/core/units.hpp>
+
 #include <cstdint>
 #include <string>
 
-#include <kvpool/core/units.hpp>
-
 namespace kvpool {
 
-/// What an engine's own allocator holds for a pool: one range of addresses. A pool may have several.
+/// What an engine's own allocator holds for a pool: one range of addresses. A pool may have
+/// several.
 struct Allocation {
   /// Name of a pool of the plan (`target`, `draft`, `target/full`), or a role whose pools are meant
   /// together.

@@ -2,15 +2,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <span>
-#include <string>
-#include <string_view>
-#include <vector>
-
 #include <kvpool/core/units.hpp>
 #include <kvpool/plan/pool_plan.hpp>
 #include <kvpool/pool/allocation.hpp>
 #include <kvpool/pool/pool_set.hpp>
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
 
 /// Checks for the tests of an engine: what was charged is what was allocated. Free of any test
 /// framework; `catch2_matchers.hpp` and `gtest_matchers.hpp` are thin layers over it. (Where a test

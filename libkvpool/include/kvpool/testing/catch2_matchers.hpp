@@ -5,9 +5,9 @@
 // headers of a test framework: yours, whichever of the two versions is on the include path.
 #pragma once
 
-#include <string>
-
 #include <kvpool/testing/agreement.hpp>
+
+#include <string>
 
 #if __has_include(<catch2/matchers/catch_matchers.hpp>)
 #include <catch2/catch_test_macros.hpp>
@@ -31,9 +31,7 @@ using AgreementMatcherBase = Catch::MatcherBase<AgreementReport>;
 class Agrees final : public AgreementMatcherBase {
  public:
   /// True when every pool agrees.
-  [[nodiscard]] bool match(const AgreementReport& report) const override {
-    return report.agrees();
-  }
+  [[nodiscard]] bool match(const AgreementReport& report) const override { return report.agrees(); }
   /// What the failure message says behind the report.
   [[nodiscard]] std::string describe() const override { return "charges equal allocations"; }
 };

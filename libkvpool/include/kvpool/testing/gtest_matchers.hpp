@@ -6,11 +6,11 @@
 // namespace kvpool` writes the latter with its leading colons.
 #pragma once
 
-#include <ostream>
-
 #include <kvpool/testing/agreement.hpp>
 
 #include <gtest/gtest.h>
+
+#include <ostream>
 
 namespace kvpool::testing {
 
