@@ -3,9 +3,10 @@
 #
 # make demo   installs what is missing, builds, and plans a model with its drafter
 # make test   the same, and runs all tests
+# make gpu-bundle   leaves build/gpu-bundle, which runs all GPU tests on a machine with a driver
 # make bench | tidy | format | clean | install-packages
 .POSIX:
-.PHONY: demo test build bench tidy format clean install-packages install-check-packages
+.PHONY: demo test build bench gpu-bundle tidy format clean install-packages install-check-packages
 
 PRESET = release
 BUILD = build/$(PRESET)
@@ -36,6 +37,10 @@ bench: build
 	@for program in $(BUILD)/bin/*_bench; do \
 		echo "== $$program"; "$$program" || exit 1; \
 	done
+
+gpu-bundle: install-packages
+	@cmake --preset gpu-bundle >build/gpu-bundle.log 2>&1 || { cat build/gpu-bundle.log; exit 1; }
+	@cmake --build --preset gpu-bundle -j $(JOBS)
 
 install-packages:
 	@.ci/install_packages.sh build

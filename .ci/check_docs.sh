@@ -9,7 +9,9 @@ rm -rf build/docs
 mkdir -p build/docs
 status=0
 doxygen docs/Doxyfile || status=1
-python3 .ci/check_documented.py build/docs/xml libkvpool/include || status=1
+for headers in libkvpool/include kernels/include; do
+  python3 .ci/check_documented.py build/docs/xml "$headers" || status=1
+done
 python3 tests/architecture/docs_links_test.py . || status=1
 python3 tests/architecture/test_files_test.py . "${1:-build/release}" || status=1
 exit "$status"

@@ -48,6 +48,7 @@ if(KVPOOL_HAS_CUDA AND NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)
 endif()
 
 if(KVPOOL_HAS_CUDA)
+  find_package(CUDAToolkit REQUIRED)
   message(STATUS "kvpool: CUDA ${CMAKE_CUDA_COMPILER_VERSION}, architectures ${CMAKE_CUDA_ARCHITECTURES}")
 else()
   message(STATUS "kvpool: without CUDA (KVPOOL_CUDA=${KVPOOL_CUDA})")

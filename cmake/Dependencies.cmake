@@ -28,6 +28,31 @@ kvpool_dependency(nlohmann_json nlohmann/json v3.11.2 3.11)
 kvpool_dependency(tomlplusplus marzer/tomlplusplus v3.4.0 3.3)
 FetchContent_MakeAvailable(absl fmt nlohmann_json tomlplusplus)
 
+# Packages as static libraries, so that programs need nothing but the C library: Abseil's archives lie
+# beside its shared objects; fmt is compiled in from its headers. What is still named is dropped by
+# the linker where nothing is taken from it.
+if(KVPOOL_STATIC_DEPENDENCIES)
+  get_property(imported DIRECTORY PROPERTY IMPORTED_TARGETS)
+  foreach(target IN LISTS imported)
+    if(NOT target MATCHES "^absl::")
+      continue()
+    endif()
+    get_target_property(configurations ${target} IMPORTED_CONFIGURATIONS)
+    foreach(configuration IN LISTS configurations)
+      get_target_property(location ${target} IMPORTED_LOCATION_${configuration})
+      if(location)
+        string(REGEX REPLACE "\\.so[.0-9]*$" ".a" archive "${location}")
+        if(EXISTS "${archive}")
+          set_target_properties(${target} PROPERTIES
+            IMPORTED_LOCATION_${configuration} "${archive}")
+        endif()
+      endif()
+    endforeach()
+  endforeach()
+  set_property(TARGET fmt::fmt APPEND PROPERTY INTERFACE_COMPILE_DEFINITIONS FMT_HEADER_ONLY=1)
+  add_link_options(-static-libstdc++ -static-libgcc LINKER:--as-needed)
+endif()
+
 # XXH3, inlined from the header: the package has no CMake file, and of fetched sources only the
 # header is used (no such subdirectory, so nothing is built).
 if(NOT FETCHCONTENT_TRY_FIND_PACKAGE_MODE STREQUAL "NEVER")

@@ -9,6 +9,8 @@ option(KVPOOL_TESTS "Build the tests" ${PROJECT_IS_TOP_LEVEL})
 option(KVPOOL_EXAMPLES "Build the examples" ${PROJECT_IS_TOP_LEVEL})
 option(KVPOOL_BENCHMARKS "Build the benchmarks" ${PROJECT_IS_TOP_LEVEL})
 option(KVPOOL_FUZZERS "Build the libFuzzer programs (needs clang)" OFF)
+option(KVPOOL_STATIC_DEPENDENCIES
+  "Link packages, libstdc++ and libgcc statically, for programs that run elsewhere (make gpu-bundle)" OFF)
 option(KVPOOL_WERROR "Treat compiler warnings as errors" ${PROJECT_IS_TOP_LEVEL})
 
 if(PROJECT_IS_TOP_LEVEL)

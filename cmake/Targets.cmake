@@ -103,6 +103,42 @@ function(kvpool_test name)
       FAIL_REGULAR_EXPRESSION "No test cases matched|No tests ran")
 endfunction()
 
+# kvpool_gpu_test(<name> <sources>... [LIBS <libraries>...] [TIMEOUT <seconds>]): as kvpool_test(),
+# with a main that ends with 77 where there is no GPU, which ctest counts as skipped. The program is
+# part of the GPU bundle, which is run elsewhere: it reads no file of the source tree. Sources are
+# C++ or CUDA C++.
+function(kvpool_gpu_test name)
+  cmake_parse_arguments(arg "" "TIMEOUT" "LIBS" ${ARGN})
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT 600)
+  endif()
+  kvpool_executable(${name} ${arg_UNPARSED_ARGUMENTS} $<TARGET_OBJECTS:kvpool_gpu_main>)
+  set_target_properties(${name} PROPERTIES
+    CUDA_STANDARD 20 CUDA_STANDARD_REQUIRED ON CUDA_EXTENSIONS OFF CUDA_RUNTIME_LIBRARY Static)
+  target_include_directories(${name} PRIVATE "${PROJECT_SOURCE_DIR}/tests")
+  target_link_libraries(${name} PRIVATE ${arg_LIBS} kvpool::cuda CUDA::cudart_static Catch2::Catch2)
+  set_property(GLOBAL APPEND PROPERTY KVPOOL_GPU_TESTS ${name})
+  catch_discover_tests(${name}
+    TEST_PREFIX "${name}."
+    PROPERTIES LABELS gpu TIMEOUT ${arg_TIMEOUT} SKIP_RETURN_CODE 77 RESOURCE_LOCK gpu
+      FAIL_REGULAR_EXPRESSION "No test cases matched|No tests ran")
+endfunction()
+
+# kvpool_gpu_bundle(): the target gpu_bundle, which puts the GPU tests, what `kvplan plan
+# --verify-on-gpu` runs, some plans and the script that runs all of it into KVPOOL_GPU_BUNDLE_DIR.
+# Call after every kvpool_gpu_test().
+function(kvpool_gpu_bundle)
+  get_property(programs GLOBAL PROPERTY KVPOOL_GPU_TESTS)
+  list(APPEND programs kvplan-gpu-verify)
+  list(TRANSFORM programs REPLACE "(.+)" "$<TARGET_FILE:\\1>" OUTPUT_VARIABLE files)
+  add_custom_target(gpu_bundle
+    COMMAND bash "${PROJECT_SOURCE_DIR}/tests/kernels/make_gpu_bundle.sh"
+      "${PROJECT_SOURCE_DIR}" "${KVPOOL_GPU_BUNDLE_DIR}" $<TARGET_FILE:kvplan> ${files}
+    DEPENDS kvplan ${programs}
+    COMMENT "GPU bundle in ${KVPOOL_GPU_BUNDLE_DIR}"
+    VERBATIM)
+endfunction()
+
 # kvpool_fuzz_target(<name> <source> CORPUS <folder> [LIBS <libraries>...] [LABELS <labels>...]):
 # with KVPOOL_FUZZERS a libFuzzer program; with KVPOOL_TESTS <name>_replay, a plain program that
 # runs the same function over every file of the corpus, as a test.

@@ -12,6 +12,7 @@ using enum OptionId;
 
 constexpr std::array<bool, 4> kPlanning{true, true, true, false};
 constexpr std::array<bool, 4> kKernelsOnly{false, false, true, false};
+constexpr std::array<bool, 4> kPlanOnly{true, false, false, false};
 constexpr std::array<bool, 4> kVerifyOnly{false, false, false, true};
 constexpr std::array<bool, 4> kWithJson{true, false, true, true};
 
@@ -247,6 +248,13 @@ constexpr auto kSpecs = std::to_array<OptionSpec>({
      "FILE",
      "JSON array of {pool, address, bytes} that an engine allocated",
      kVerifyOnly},
+    {kVerifyOnGpu,
+     kInOut,
+     {"verify-on-gpu"},
+     Arity::kFlag,
+     "",
+     "allocate the plan on GPU 0 and read its pools back with kernels",
+     kPlanOnly},
     {kJson, kInOut, {"json"}, Arity::kFlag, "", "one JSON document on standard output", kWithJson},
 });
 

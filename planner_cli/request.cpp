@@ -5,6 +5,7 @@
 #include <kvpool/core/size_text.hpp>
 #include <kvpool/core/version.hpp>
 #include <kvpool/io/kernel_file.hpp>
+#include <kvpool/kernels/capabilities.hpp>
 
 #include "model_input.hpp"
 #include "spelling.hpp"
@@ -290,7 +291,7 @@ std::int64_t parse_share_ppm(std::string_view text) noexcept {
 }
 
 CapabilityRegistry read_registry(const Options& options) {
-  CapabilityRegistry registry = CapabilityRegistry::with_known_kernels();
+  CapabilityRegistry registry = kernels::registry_with_bundled_kernels();
   const auto files = options.values.find(kKernels);
   if (files == options.values.end()) {
     return registry;

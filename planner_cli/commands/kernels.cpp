@@ -28,6 +28,22 @@ template <typename T>
   return text;
 }
 
+/// Whom a row serves; the exceptions where they are fewer.
+[[nodiscard]] std::string serves_text(const std::vector<PoolUser>& serves) {
+  using enum PoolUser;
+  constexpr std::size_t kLongest = 4;
+  if (serves.size() <= kLongest) {
+    return names_text(serves);
+  }
+  std::vector<PoolUser> others;
+  for (const PoolUser user : {kTarget, kMtp, kEagle3, kDflash, kDspark, kDraftTarget, kPard}) {
+    if (std::ranges::find(serves, user) == serves.end()) {
+      others.push_back(user);
+    }
+  }
+  return others.empty() ? "all" : "all but " + names_text(others);
+}
+
 /// Where a row runs: family, shapes, types, architectures.
 [[nodiscard]] std::string limits_text(const KernelLimits& limits) {
   std::vector<std::string> parts;
@@ -74,7 +90,7 @@ void report_rows(std::span<const KernelCapability> rows, Report& report) {
   report.blank();
   Table table{{{"row"}, {"role"}, {"serves"}, {"need"}, {"GPU"}, {"pages it accepts"}}};
   for (const KernelCapability& row : rows) {
-    table.row({row.name, std::string{to_string(row.role)}, names_text(row.serves),
+    table.row({row.name, std::string{to_string(row.role)}, serves_text(row.serves),
                std::string{to_string(row.necessity)}, architectures_text(row.limits),
                row.page_sizes.text()});
   }

@@ -5,10 +5,24 @@
 
 #include "commands/commands.hpp"
 #include "commands/plan_report.hpp"
+#include "commands/verify_on_gpu.hpp"
 #include "output/terminal.hpp"
 #include "request.hpp"
 
 namespace kvpool::cli {
+
+namespace {
+
+/// The exit code of a plan that was printed, after what a GPU has to say.
+[[nodiscard]] ExitCode verified(const Plan& plan, const Options& options) {
+  const ExitCode code = exit_code_of(plan);
+  if (code != ExitCode::kFits || !options.flag(OptionId::kVerifyOnGpu)) {
+    return code;  // what does not fit is not allocated
+  }
+  return verify_on_gpu(plan, options.flag(OptionId::kJson));
+}
+
+}  // namespace
 
 ExitCode run_plan(const Options& options) {
   const Deployment deployment = read_deployment(options);
@@ -19,7 +33,7 @@ ExitCode run_plan(const Options& options) {
       document += '\n';
     }
     print(document);
-    return exit_code_of(plan);
+    return verified(plan, options);
   }
   Report report{use_colour()};
   report_headline(plan, report);
@@ -32,7 +46,7 @@ ExitCode run_plan(const Options& options) {
   }
   report_decisions(plan, report);
   print(report.text());
-  return exit_code_of(plan);
+  return verified(plan, options);
 }
 
 }  // namespace kvpool::cli

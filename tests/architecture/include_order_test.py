@@ -5,7 +5,8 @@
 
 Usage: include_order_test.py SOURCE_TREE. The chain is the one of docs/architecture.md. Files of
 `testing` come after `plan` and see nothing of `io` and later folders; only tests and
-`planner_cli` (for `kvplan verify`) see `testing`.
+`planner_cli` (for `kvplan verify`) see `testing`. Files of `cuda` come after `pool`; only tests
+`kernels` and `planner_cli/gpu_verify` (a program of its own) see `cuda`.
 """
 
 import sys
@@ -18,6 +19,8 @@ CHAIN = [
     "planner_cli",
 ]
 TESTING_SEES = CHAIN[: CHAIN.index("plan") + 1] + ["testing"]
+CUDA_SEES = CHAIN[: CHAIN.index("pool") + 1] + ["cuda"]
+APART = {"testing": TESTING_SEES, "cuda": CUDA_SEES, "gpu_verify": [*CHAIN, "cuda"]}
 
 
 def folder_of(path: str):
@@ -26,6 +29,8 @@ def folder_of(path: str):
     for prefix in (("libkvpool", "include", "kvpool"), ("libkvpool", "src")):
         if parts[: len(prefix)] == prefix and len(parts) > len(prefix) + 1:
             return parts[len(prefix)]
+    if parts[:2] == ("planner_cli", "gpu_verify"):
+        return "gpu_verify"
     if parts[0] in ("kernels", "planner_cli"):
         return parts[0]
     return None
@@ -36,7 +41,7 @@ def included_folder(target: str, angled: bool):
     parts = Path(target).parts
     if parts[0] == "kvpool" and len(parts) > 2:
         return parts[1]
-    if not angled and len(parts) > 1 and (parts[0] in CHAIN or parts[0] == "testing"):
+    if not angled and len(parts) > 1 and (parts[0] in CHAIN or parts[0] in ("testing", "cuda")):
         return parts[0]
     return None
 
@@ -46,13 +51,11 @@ def check_file(path: str, text: str):
     folder = folder_of(path)
     if folder is None:
         return []
-    if folder != "testing" and folder not in CHAIN:
+    if folder not in CHAIN and folder not in APART:
         return [f"{path}:1: folder '{folder}' has no place in the include order"]
-    allowed = TESTING_SEES if folder == "testing" else CHAIN[: CHAIN.index(folder) + 1]
-    if folder == "planner_cli":
-        allowed = [*allowed, "testing"]
-    if folder == "planner_cli":
-        allowed = allowed + ["testing"]
+    allowed = APART[folder] if folder in APART else CHAIN[: CHAIN.index(folder) + 1]
+    if folder in ("planner_cli", "kernels"):
+        allowed = [*allowed, "testing" if folder == "planner_cli" else "cuda"]
     findings = []
     for line, angled, target in includes(text):
         other = included_folder(target, angled)
@@ -72,6 +75,9 @@ def self_test():
         (header.format("plan"), "#  include <kvpool/io/y.hpp>"),
         (header.format("pool"), "#include <kvpool/testing/y.hpp>"),
         (header.format("testing"), "#include <kvpool/io/y.hpp>"),
+        (header.format("cuda"), "#include <kvpool/plan/y.hpp>"),
+        (header.format("plan"), "#include <kvpool/cuda/y.hpp>"),
+        ("planner_cli/main.cpp", "#include <kvpool/cuda/y.hpp>"),
         (header.format("surprise"), ""),
         ("libkvpool/src/layout/x.cpp", '#include "capability/y.hpp"'),
         ("libkvpool/src/layout/x.cpp", '#include "../core/y.hpp"'),
@@ -80,10 +86,13 @@ def self_test():
     good = [
         (header.format("plan"), "#include <kvpool/pool/y.hpp>\n#include <vector>"),
         (header.format("testing"), "#include <kvpool/plan/y.hpp>"),
+        (header.format("cuda"), "#include <kvpool/pool/y.hpp>\n#include <cuda.h>"),
+        ("kernels/src/a.cpp", "#include <kvpool/cuda/y.hpp>"),
         (header.format("core"), "/* #include <kvpool/memory/y.hpp> */\n// #include <kvpool/io/y>"),
         ("libkvpool/src/io/x.cpp", '#include "io/y.hpp"\n#include <nlohmann/json.hpp>'),
         ("planner_cli/commands/verify.cpp", "#include <kvpool/testing/y.hpp>"),
         ("planner_cli/v.cpp", "#include <kvpool/testing/y.hpp>"),
+        ("planner_cli/gpu_verify/main.cpp", "#include <kvpool/cuda/y.hpp>"),
         ("planner_cli/main.cpp", '#include <kvpool/io/y.hpp>\n#include "options.hpp"'),
         ("tests/unit/core/x_test.cpp", "#include <kvpool/plan/y.hpp>"),
     ]

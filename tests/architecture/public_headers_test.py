@@ -86,11 +86,11 @@ def check_header(path: str, text: str):
 
 
 def unlisted_headers(headers, cmake_text: str):
-    """Public headers that no kvpool_folder() call of their folder lists."""
+    """Public headers that no CMakeLists.txt of their folder lists."""
     return [
-        f"{path}:1: in no CMake target (libkvpool/src/{Path(path).parts[3]}/CMakeLists.txt)"
+        f"{path}:1: in no CMake target (of the folder {Path(path).parts[3]})"
         for path in headers
-        if not re.search(rf"(?<![\w/.-]){re.escape(Path(path).name)}(?![\w.])",
+        if not re.search(rf"(?<![\w.-]){re.escape(Path(path).name)}(?![\w.])",
                          cmake_text.get(Path(path).parts[3], ""))
     ]
 
@@ -119,6 +119,9 @@ def self_test():
         expect(not check_text("a.cpp", line), line)
     headers = ["libkvpool/include/kvpool/core/ids.hpp"]
     expect(not unlisted_headers(headers, {"core": "HEADERS\n  ids.hpp)"}), "listed")
+    kernels = ["kernels/include/kvpool/kernels/params.hpp"]
+    expect(not unlisted_headers(kernels, {"kernels": "include/kvpool/kernels/params.hpp"}), "kernels")
+    expect(len(unlisted_headers(kernels, {"core": "params.hpp"})) == 1, "kernels, elsewhere")
     expect(len(unlisted_headers(headers, {"core": "HEADERS page_ids.hpp"})) == 1, "not listed")
     expect(len(unlisted_headers(headers, {"memory": "ids.hpp"})) == 1, "listed elsewhere")
 
@@ -139,13 +142,15 @@ def main() -> int:
         findings += check_text(name, text)
         if path.suffix in (".hpp", ".cuh"):
             findings += check_header(name, text)
-        if path.suffix == ".hpp" and name.startswith(PUBLIC[0]):
+        if path.suffix == ".hpp" and name.startswith(PUBLIC):
             public.append(name)
     cmake_text = {
         path.parent.name: path.read_text(encoding="utf-8")
         for path in files_under(root / "libkvpool" / "src", {".txt"})
         if path.name == "CMakeLists.txt"
     }
+    cmake_text["kernels"] = "\n".join(path.read_text(encoding="utf-8")
+                                      for path in files_under(root / "kernels", {".txt"}))
     findings += unlisted_headers(public, cmake_text)
     return report("headers and text", findings, checked)
 

@@ -119,6 +119,37 @@ class Documents(KvplanCase):
         self.assertIn("message", error.document()["error"])
 
 
+    def test_the_bundled_kernels_have_rows(self):
+        rows = self.kvplan("kernels", "--json").document()["rows"]
+        bundled = [row for row in rows if row["kernel_set"] == "kvpool"]
+        self.assertEqual([row["name"] for row in bundled],
+                         ["kvpool_append", "kvpool_simple_decode", "kvpool_simple_prefill",
+                          "kvpool_simple_block"])
+        for row in bundled:
+            self.assertEqual((row["provider"], row["evidence"], row["accepts"]),
+                             ("kvpool", "tested_here", "any"))
+            self.assertEqual(row["limits"]["kv_dtypes"], ["bf16", "fp16", "fp32"])
+        self.assertIn("kvpool_simple_block", self.kvplan("kernels").out)
+
+    def test_the_kernel_set_kvpool_keeps_target_pages_and_the_draft_pool_follows(self):
+        for page in (16, 32, 64, 128):
+            with self.subTest(page=page):
+                document = self.plan(KIMI, "--drafter", DSPARK, "--tp", "16", "--gpu", "gb200",
+                                     "--kernel-set", "kvpool", "--page-size", str(page))
+                self.assertEqual(document["refusals"], [])
+                pages = {p["role"]: p["tokens_per_block"] for p in document["pools"]}
+                self.assertEqual((pages["target"], pages["draft"]), (page, page))
+                ledger = {line["name"]: line for line in document["ledger"]}
+                self.assertEqual(ledger["workspaces"]["bytes"], 0)
+
+    def test_the_kernel_set_kvpool_refuses_what_its_kernels_do_not_read(self):
+        document = self.plan(LLAMA, "--gpu", "h200", "--kernel-set", "kvpool",
+                             "--kv-cache-dtype", "fp8_e4m3")
+        refusal = next(r for r in document["refusals"] if r["id"] == "kernel_set")
+        self.assertIn("kvpool_append needs a bf16, fp16 or fp32 cache, this is fp8_e4m3",
+                      refusal["what"])
+
+
 class Surroundings(KvplanCase):
     def test_environment_locale_time_zone_and_folder_do_not_matter(self):
         first = self.kvplan("plan", *DEMO, "--json").raw

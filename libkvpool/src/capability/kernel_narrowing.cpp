@@ -46,22 +46,33 @@ KernelRole attention_role(PoolUser user) {
   return KernelRole::kTargetDecode;
 }
 
-/// Without an engine behind it, a kernel set has to bring the attention and the append itself.
-void require_bundled_roles(NarrowedRows& asked, PoolUser user) {
+/// Without an engine behind it, a kernel set has to bring the attention and the append itself, and
+/// both have to run on this deployment.
+void require_bundled_roles(NarrowedRows& asked, const KernelQuery& query) {
+  const PoolUser user = query.user;
   std::vector<std::string> missing;
+  std::string reasons;
   for (const KernelRole role : {attention_role(user), KernelRole::kAppend}) {
-    const bool found = std::ranges::any_of(asked.rows, [&](const KernelCapability* row) {
-      return row->role == role && serves(*row, user);
-    });
-    if (!found) {
+    bool runs = false;
+    std::string reasons_here;
+    for (const KernelCapability* row : asked.rows) {
+      if (row->role == role && serves(*row, user)) {
+        const Mismatch mismatch = find_mismatch(*row, query);
+        runs = runs || mismatch == Mismatch::kNone;
+        reasons_here += fmt::format("{} {} {}", reasons.empty() && reasons_here.empty() ? ":" : ";",
+                                    row->name, describe_mismatch(mismatch, *row, query));
+      }
+    }
+    if (!runs) {
       missing.emplace_back(to_string(role));
+      reasons += reasons_here;
     }
   }
   if (!missing.empty()) {
     asked.refusal =
         Refusal{.id = std::string{kKernelSetId},
-                .what = fmt::format("the kernel set kvpool has no row for {} of {}",
-                                    join_alternatives(missing, "and"), to_string(user)),
+                .what = fmt::format("the kernel set kvpool has no row for {} of {}{}",
+                                    join_alternatives(missing, "and"), to_string(user), reasons),
                 .accepted = {std::string{to_string(KernelSet::kTrtllm)},
                              std::string{to_string(KernelSet::kExact)}},
                 .least_that_works = "--kernel-set trtllm, or rows for them with --kernels FILE"};
@@ -145,7 +156,7 @@ NarrowedRows rows_to_ask(const CapabilityRegistry& registry, const PageSizeQuest
     }
   }
   if (question.kernel_set == KernelSet::kKvpool) {
-    require_bundled_roles(asked, question.query.user);
+    require_bundled_roles(asked, question.query);
   }
   if (!question.backend.empty() && !asked.refusal.has_value()) {
     keep_backend(asked, question.backend, question.query.user);

@@ -255,6 +255,7 @@ void fields(V& visit, T& x) {
   visit("draft_max_len", x.draft_max_len, limits::kTokensOrNone);
   visit("draft_tokens", x.draft_tokens, limits::kCount);
   visit("state_slots_per_seq", x.state_slots_per_seq, limits::kStateSlots);
+  visit("workspace", x.workspace, limits::kBytes);
   visit("refusals", x.refusals);
 }
 

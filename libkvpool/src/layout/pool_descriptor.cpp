@@ -206,6 +206,27 @@ std::vector<TensorView> views_of(const PoolDescriptor& pool, std::size_t group) 
   return views;
 }
 
+std::vector<PoolRange> reserved_ranges(const PoolDescriptor& pool) {
+  if (pool.reserved_slabs == Slabs{0} || pool.groups.empty()) {
+    return {};
+  }
+  const PageGeometry& page = pool.groups.front().page;
+  if (page.layout.pages == PageOrder::kPageMajor) {
+    return {{.offset = Bytes{0}, .size = pool.reserved_slabs.count() * pool.slab_bytes}};
+  }
+  const std::int64_t rows = pool.bytes() / page.page_bytes;
+  std::vector<PoolRange> ranges;
+  for (const PlaneGeometry& plane : page.planes) {
+    const LayerExtent layer = layer_extent(page, plane.layer);
+    // The planes of a layer are adjacent: its first stands for all of them.
+    if (plane.offset == layer.first) {
+      ranges.push_back({.offset = layer.first * rows,
+                        .size = pool.reserved_slabs.count() * (layer.end - layer.first)});
+    }
+  }
+  return ranges;
+}
+
 std::optional<Bytes> shared_slab(std::span<const Bytes> page_bytes) noexcept {
   // Between two multiples of a page its waste only grows, so the smallest slab is a multiple of some
   // page; every group that wastes too much moves the candidate to its own next multiple.

@@ -48,7 +48,8 @@ class Allocation {
         rules_{.state_slots_per_seq = resolution.state_slots_per_seq,
                .max_batched_tokens = request.workload.max_batched_tokens,
                .decode_context = request.parallelism.decode_context,
-               .reserve_last_pages = request.workload.max_num_seqs.has_value()} {}
+               .reserve_last_pages = request.workload.max_num_seqs.has_value()},
+        workspace_{align_up(resolution.workspace, granularity_of(request))} {}
 
   [[nodiscard]] const std::vector<StagePools>& stages() const { return stages_; }
 
@@ -56,7 +57,7 @@ class Allocation {
     budget_ = budget;
     sizes_.clear();
     for (const StagePools& stage : stages_) {
-      sizes_.push_back(size_stage(stage, budget, planned_, rules_));
+      sizes_.push_back(size_stage(stage, budget - workspace_, planned_, rules_));
     }
   }
 
@@ -153,6 +154,7 @@ class Allocation {
     PoolPlan plan{.stage = stage.stage,
                   .rank = stage.rank,
                   .budget = budget_,
+                  .workspace = workspace_,
                   .pools = sized_pools(stage, sizes, planned_, rules_)};
     for (const PoolDescriptor& pool : plan.pools) {
       if (pool.bytes() / pool.unit_bytes >= kMostTableEntries) {
@@ -196,6 +198,7 @@ class Allocation {
   Bytes budget_;
   Load planned_;
   SizingRules rules_;
+  Bytes workspace_;
 };
 
 LedgerLine exact_line(std::string name, Bytes bytes, std::string reason) {
@@ -207,8 +210,18 @@ LedgerLine exact_line(std::string name, Bytes bytes, std::string reason) {
           .reason = std::move(reason)};
 }
 
+std::string workspace_reason(const PoolPlan& rank, KernelSet kernel_set) {
+  if (kernel_set != KernelSet::kKvpool) {
+    return "no bundled kernel is planned for, so none needs a workspace";
+  }
+  return rank.workspace.count() == 0
+             ? "the bundled kernels that run here need none"
+             : "shared by the bundled kernels, for the largest shape, in whole granules";
+}
+
 /// The lines below `kv_budget`: they sum to it.
-void append_pool_lines(const PoolPlan& rank, std::vector<LedgerLine>& ledger) {
+void append_pool_lines(const PoolPlan& rank, KernelSet kernel_set,
+                       std::vector<LedgerLine>& ledger) {
   Bytes waste;
   Bytes reserved;
   Bytes loss;
@@ -226,8 +239,7 @@ void append_pool_lines(const PoolPlan& rank, std::vector<LedgerLine>& ledger) {
     reserved += account.reserved;
     loss += account.loss;
   }
-  ledger.push_back(exact_line("workspaces", rank.workspace,
-                              "no bundled kernel is planned for, so none needs a workspace"));
+  ledger.push_back(exact_line("workspaces", rank.workspace, workspace_reason(rank, kernel_set)));
   ledger.push_back(exact_line("reserved_pages", reserved, "guard pages at the start of the pools"));
   ledger.push_back(exact_line("slab_waste", waste, "ends of slabs that no page covers"));
   ledger.push_back(exact_line("rounding_loss", loss, "less than a slab and a granule per pool"));
@@ -350,7 +362,7 @@ Result<void> fill_plan(Allocation& allocation, Bytes budget, Plan& plan) {
     plan.refusals.push_back(
         does_not_fit(allocation, plan.resolution, budget));
   }
-  append_pool_lines(plan.ranks[plan.smallest_rank], plan.ledger);
+  append_pool_lines(plan.ranks[plan.smallest_rank], plan.request.kernel_set, plan.ledger);
   return {};
 }
 

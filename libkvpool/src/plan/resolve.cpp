@@ -20,12 +20,34 @@ constexpr Tokens kDefaultPage{64};
 /// The only page in which the FP4 MLA format is laid out.
 constexpr Tokens kFp4MlaPage{128};
 
+/// Larger workspaces are taken for mistakes; sums stay within 64 bits.
+constexpr Bytes kLargestWorkspace{std::int64_t{1} << 60};
+
 /// Copies of a recurrent state that rejecting draft tokens needs beside the running one.
 constexpr std::int64_t kSnapshotsForRejection = 1;
 
 bool is_external_block_drafter(DrafterKind kind) noexcept {
   return kind == DrafterKind::kDflash || kind == DrafterKind::kDspark ||
          kind == DrafterKind::kDomino || kind == DrafterKind::kPeagle;
+}
+
+AttentionMask draft_mask(DrafterKind kind) noexcept {
+  return is_external_block_drafter(kind) ? AttentionMask::kNonCausal : AttentionMask::kCausal;
+}
+
+/// Elements of the longest value row.
+std::int64_t widest_value(std::span<const ModelLayer> layers) {
+  std::int64_t widest = 0;
+  for (const ModelLayer& layer : layers) {
+    for (const LayerCache& cache : layer.caches) {
+      if (const auto* const attention = std::get_if<AttentionCache>(&cache)) {
+        widest = std::max(widest, attention->value_dim);
+      } else if (const auto* const latent = std::get_if<LatentCache>(&cache)) {
+        widest = std::max(widest, latent->latent_dim);
+      }
+    }
+  }
+  return widest;
 }
 
 /// Whose rows decide the page of a drafter's pool; nothing when no row can be about it.
@@ -104,6 +126,7 @@ class Resolver {
     settle_target_page();
     settle_drafter();
     settle_snapshots();
+    settle_workspace();
     return std::move(out_);
   }
 
@@ -396,8 +419,7 @@ class Resolver {
     }
     const ModelConfig& model = drafter.model.has_value() ? *drafter.model : request_.target;
     const std::vector<ModelLayer> layers = draft_layers(drafter);
-    const AttentionMask mask = is_external_block_drafter(drafter.kind) ? AttentionMask::kNonCausal
-                                                                       : AttentionMask::kCausal;
+    const AttentionMask mask = draft_mask(drafter.kind);
     PageSizeQuestion question{.kernel_set = request_.kernel_set,
                               .backend = drafter.backend,
                               .explicit_page = drafter.tokens_per_block};
@@ -430,6 +452,56 @@ class Resolver {
       decide("state_snapshots", "state", "1 snapshot per sequence", "0",
              "rejecting draft tokens goes back to the state before the step");
     }
+  }
+
+  /// What the kernels of the bundled set need of scratch memory; other sets' engines bring their own.
+  void settle_workspace() {
+    if (request_.kernel_set != KernelSet::kKvpool) {
+      return;
+    }
+    widen_workspace(queries(request_.target.layers, PoolUser::kTarget, request_.target,
+                            out_.target_formats.kv, AttentionMask::kCausal),
+                    widest_value(request_.target.layers));
+    if (!request_.drafter.has_value() || out_.draft_pool == DraftPoolKind::kNone) {
+      return;
+    }
+    const DrafterRequest& drafter = *request_.drafter;
+    if (const auto user = pool_user(drafter.kind); user.has_value()) {
+      const std::vector<ModelLayer> layers = draft_layers(drafter);
+      widen_workspace(queries(layers, *user,
+                              drafter.model.has_value() ? *drafter.model : request_.target,
+                              out_.draft_formats.kv, draft_mask(drafter.kind)),
+                      widest_value(layers));
+    }
+  }
+
+  void widen_workspace(const std::vector<KernelQuery>& asked, std::int64_t value_dim) {
+    for (const KernelQuery& query : asked) {
+      for (const KernelCapability& row : registry_.rows()) {
+        const bool bundled = row.kernel_set == to_string(KernelSet::kKvpool);
+        if (!bundled || row.workspace == nullptr || !why_not(row, query).empty()) {
+          continue;
+        }
+        const Bytes needed = row.workspace(largest_shape(row.role, query, value_dim));
+        out_.workspace = std::clamp(needed, out_.workspace, kLargestWorkspace);
+      }
+    }
+  }
+
+  /// The largest shape of one step in which a kernel of this role runs.
+  [[nodiscard]] WorkspaceShape largest_shape(KernelRole role, const KernelQuery& query,
+                                             std::int64_t value_dim) const {
+    WorkspaceShape shape{.batch = out_.sequences.count(),
+                         .query_tokens = 1 + out_.draft_tokens.count(),
+                         .query_heads = query.query_heads.count(),
+                         .value_dim = value_dim};
+    if (role == KernelRole::kDraftBlock) {
+      shape.query_tokens = std::max(out_.draft_tokens.count(), std::int64_t{1});
+    } else if (role != KernelRole::kTargetDecode) {
+      shape.batch = 1;
+      shape.query_tokens = request_.workload.max_batched_tokens.count();
+    }
+    return shape;
   }
 
   void decide(std::string id, std::string pool, std::string chosen, std::string instead_of,

@@ -20,14 +20,6 @@ struct ModelSlice {
   Tokens lookahead{};
 };
 
-Bytes granularity_of(const PlanRequest& request) {
-  constexpr Bytes kDefaultGranularity{2 << 20};
-  if (request.granularity.has_value()) {
-    return *request.granularity;
-  }
-  return request.device.has_value() ? request.device->granularity : kDefaultGranularity;
-}
-
 PoolShape shape_of(const PlanRequest& request, const ModelSlice& slice, std::string name,
                    std::vector<LayerGroup> groups) {
   return {.name = std::move(name),
@@ -197,6 +189,14 @@ Result<StagePools> describe_stage(const PlanRequest& request, const Resolution& 
 }
 
 }  // namespace
+
+Bytes granularity_of(const PlanRequest& request) {
+  constexpr Bytes kDefaultGranularity{2 << 20};
+  if (request.granularity.has_value()) {
+    return *request.granularity;
+  }
+  return request.device.has_value() ? request.device->granularity : kDefaultGranularity;
+}
 
 Result<std::vector<StagePools>> describe_stages(const PlanRequest& request,
                                                 const Resolution& resolution) {

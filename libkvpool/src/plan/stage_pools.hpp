@@ -57,6 +57,9 @@ struct StagePools {
   std::vector<Decision> decisions{};
 };
 
+/// Unit in which memory is mapped: asked for, the device's, or 2 MiB.
+[[nodiscard]] Bytes granularity_of(const PlanRequest& request);
+
 /// Pools of every stage, without sizes.
 [[nodiscard]] Result<std::vector<StagePools>> describe_stages(const PlanRequest& request,
                                                               const Resolution& resolution);

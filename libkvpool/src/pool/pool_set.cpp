@@ -12,9 +12,6 @@
 namespace kvpool {
 namespace {
 
-/// NaN in every floating format that a pool can have.
-constexpr int kPoison = 0xFF;
-
 Error refused(const PoolDescriptor& pool, ErrorCode code, const std::string& why) {
   return {.code = code, .message = fmt::format("pool {}: {}", pool.name, why), .key = pool.name};
 }
@@ -112,10 +109,12 @@ Result<PoolSet> PoolSet::create(std::span<const PoolDescriptor> pools, AnyPageMe
   }
   if (options.poison_reserved_pages) {
     for (std::size_t i = 0; i < pools.size(); ++i) {
-      const Bytes reserved = pools[i].reserved_slabs.count() * pools[i].slab_bytes;
-      // The caller vouches that the memory is writable from here: that is the option's meaning.
-      void* base = reinterpret_cast<void*>(impl->regions[i].address);  // NOLINT
-      std::memset(base, kPoison, static_cast<std::size_t>(reserved.count()));
+      for (const PoolRange& range : kvpool::reserved_ranges(pools[i])) {
+        // The caller vouches that the memory is writable from here: that is the option's meaning.
+        void* first = reinterpret_cast<void*>(  // NOLINT: an address is a pointer here
+            impl->regions[i].address + static_cast<std::uintptr_t>(range.offset.count()));
+        std::memset(first, kPoisonByte, static_cast<std::size_t>(range.size.count()));
+      }
     }
   }
   return PoolSet{std::move(impl)};
@@ -142,6 +141,15 @@ std::uintptr_t PoolSet::base(PoolId pool) const noexcept {
 
 std::uintptr_t PoolSet::entry_address(PoolId pool, std::int64_t entry) const noexcept {
   return base(pool) + static_cast<std::uintptr_t>(entry * descriptor(pool).unit_bytes.count());
+}
+
+std::vector<Region> PoolSet::reserved_ranges(PoolId pool) const {
+  std::vector<Region> ranges;
+  for (const PoolRange& range : kvpool::reserved_ranges(descriptor(pool))) {
+    ranges.push_back({.address = base(pool) + static_cast<std::uintptr_t>(range.offset.count()),
+                      .size = range.size});
+  }
+  return ranges;
 }
 
 std::vector<PlacedView> PoolSet::views(PoolId pool, std::size_t group) const {

@@ -8,6 +8,8 @@
 #include <kvpool/core/version.hpp>
 #include <kvpool/io/allocations.hpp>
 #include <kvpool/io/plan_document.hpp>
+#include <kvpool/kernels/capabilities.hpp>
+#include <kvpool/kernels/reference.hpp>
 #include <kvpool/memory/simulated_memory.hpp>
 #include <kvpool/plan/planner.hpp>
 #include <kvpool/testing/agreement.hpp>
@@ -211,6 +213,16 @@ void plans_and_allocations_travel_as_files() {
       "allocations from a file are compared");
 }
 
+void the_bundled_kernels_keep_any_page() {
+  kvpool::PlanRequest asked = request();
+  asked.kernel_set = kvpool::KernelSet::kKvpool;
+  asked.tokens_per_block = kvpool::Tokens{128};
+  const auto plan = kvpool::make_plan(asked, kvpool::kernels::registry_with_bundled_kernels());
+  expect(plan.has_value() && plan->fits && plan->resolution.draft_page == kvpool::Tokens{128},
+         "pages of 128 tokens in both pools");
+  expect(!kvpool::kernels::reference::attention({}).has_value(), "params that say nothing");
+}
+
 }  // namespace
 
 int main() {
@@ -219,6 +231,7 @@ int main() {
   a_draft_pool_that_inherits_fp8();
   kv_heads_that_are_divided();
   plans_and_allocations_travel_as_files();
+  the_bundled_kernels_keep_any_page();
   std::printf("kvpool %s: %d failures\n", kvpool::kVersion.data(), failures);
   return failures == 0 ? 0 : 1;
 }

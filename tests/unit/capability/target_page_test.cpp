@@ -183,7 +183,7 @@ TEST_CASE("impossible explicit pages are refused", "[capability]") {
   CHECK(choice.refusal->accepted == Ids{"any"});
 }
 
-TEST_CASE("the bundled kernel set has no rows for a target yet", "[capability]") {
+TEST_CASE("the bundled kernel set is refused where its rows are missing", "[capability]") {
   const PageSizeChoice choice =
       decide({.query = gqa_target("sm_90"), .kernel_set = KernelSet::kKvpool});
   REQUIRE(choice.refusal.has_value());

@@ -182,5 +182,46 @@ TEST_CASE("guard pages of host memory are poisoned, usable ones are not") {
   CHECK(bytes[81'920] == 0);
 }
 
+TEST_CASE("guard pages of a layer-major pool lie at the start of each layer") {
+  LayerGroup group;
+  for (int i = 0; i < 3; ++i) {
+    group.layers.push_back({.layer = LayerIndex{i},
+                            .kind = CacheKind::kKeyValue,
+                            .kv_heads = Heads{2},
+                            .key_dim = 64,
+                            .value_dim = 32});
+  }
+  auto pool = describe_pool({.name = "target",
+                             .groups = {group},
+                             .tokens_per_block = Tokens{16},
+                             .layout = {.pages = PageOrder::kLayerMajor},
+                             .granularity = kGranule,
+                             .reserved_slabs = Slabs{2}});
+  REQUIRE(pool.has_value());
+  pool->slabs = Slabs{5};
+  // 2 heads x 16 slots x (64 + 32) x 2 B a page and layer.
+  CHECK(pool->slab_bytes == Bytes{3 * 6144});
+  CHECK(reserved_ranges(*pool) ==
+        std::vector<PoolRange>{{Bytes{0}, Bytes{2 * 6144}},
+                               {Bytes{7 * 6144}, Bytes{2 * 6144}},
+                               {Bytes{14 * 6144}, Bytes{2 * 6144}}});
+  const auto set =
+      PoolSet::create(std::vector{*pool}, HostMemory{}, {.poison_reserved_pages = true});
+  REQUIRE(set.has_value());
+  CHECK(set->reserved_ranges(PoolId{0}).size() == 3);
+  for (const PlacedView& placed : set->views(PoolId{0}, 0)) {
+    const auto* bytes = reinterpret_cast<const unsigned char*>(placed.address);  // NOLINT
+    const std::int64_t row = placed.view.strides[0];
+    CHECK(bytes[0] == kPoisonByte);
+    CHECK(bytes[row] == kPoisonByte);
+    CHECK(bytes[2 * row] == 0);
+    CHECK(bytes[6 * row] == 0);
+  }
+  const auto* bytes = reinterpret_cast<const unsigned char*>(set->base(PoolId{0}));  // NOLINT
+  CHECK(std::count(bytes, bytes + pool->bytes().count(), kPoisonByte) == 2 * 3 * 6144);
+  pool->reserved_slabs = Slabs{0};
+  CHECK(reserved_ranges(*pool).empty());
+}
+
 }  // namespace
 }  // namespace kvpool

@@ -108,6 +108,21 @@ struct TensorView {
 /// @pre `group` indexes `pool.groups`
 [[nodiscard]] std::vector<TensorView> views_of(const PoolDescriptor& pool, std::size_t group);
 
+/// A range of bytes inside a pool.
+struct PoolRange {
+  /// First byte, from the pool's base.
+  Bytes offset{};
+  /// Length.
+  Bytes size{};
+
+  /// Field by field.
+  friend bool operator==(const PoolRange&, const PoolRange&) = default;
+};
+
+/// Where the reserved pages lie: one range at the start of a page-major pool, one at the start of
+/// each layer of a layer-major one; none when nothing is reserved.
+[[nodiscard]] std::vector<PoolRange> reserved_ranges(const PoolDescriptor& pool);
+
 /// What a pool is made of, before its size is known.
 struct PoolShape {
   /// Unique name in its plan.

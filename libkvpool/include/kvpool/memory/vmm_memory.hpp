@@ -13,7 +13,8 @@ namespace kvpool {
 /// virtual memory management.
 ///
 /// `kvpool::kvpool` holds no CUDA code: here the call always returns `unsupported`, with a message
-/// that says what to use instead. It exists so that a program can ask and report.
+/// that says what to use instead: `VmmMemory` of `<kvpool/cuda/vmm_memory.hpp>`,
+/// in target kvpool::cuda. It exists so that a program can ask and report.
 /// @param device ordinal of the GPU, from 0
 /// @return `invalid_argument` for a negative ordinal, `unsupported` for any other.
 Result<AnyPageMemory> vmm_memory(std::int32_t device);

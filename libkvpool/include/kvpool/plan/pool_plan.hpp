@@ -52,7 +52,7 @@ struct PoolPlan {
   std::int64_t rank = 0;
   /// What kvpool owns on this rank.
   Bytes budget{};
-  /// Workspaces of kernels.
+  /// Workspace of the bundled kernels, in whole granules.
   Bytes workspace{};
   /// The pools.
   std::vector<PoolDescriptor> pools{};
@@ -102,6 +102,9 @@ struct Resolution {
   Tokens draft_tokens{};
   /// Slots of recurrent state per sequence: its own, and its snapshots.
   std::int64_t state_slots_per_seq = 1;
+  /// Workspace of the bundled kernels on a rank, which share it: the most that any of them needs.
+  /// 0 for other kernel sets: engines bring their own.
+  Bytes workspace{};
   /// Choices that stand in for others.
   std::vector<Decision> decisions{};
   /// Why there is no plan.

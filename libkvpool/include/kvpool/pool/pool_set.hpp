@@ -32,10 +32,13 @@ struct PoolCharge {
   friend bool operator==(const PoolCharge&, const PoolCharge&) = default;
 };
 
+/// What reserved pages are filled with to be noticed: NaN in every floating format.
+inline constexpr std::uint8_t kPoisonByte = 0xFF;
+
 /// How `PoolSet::create` treats memory beyond allocating it.
 struct PoolSetOptions {
-  /// Fill the reserved pages with 0xFF (NaN in every floating format) after allocation. Only for
-  /// memory that this process can write.
+  /// Fill the reserved pages with `kPoisonByte` after allocation. Only for memory that this process
+  /// can write; on a GPU, `poison_reserved_pages` of kvpool::cuda does it.
   bool poison_reserved_pages = false;
 };
 
@@ -76,6 +79,9 @@ class PoolSet {
   [[nodiscard]] std::uintptr_t base(PoolId pool) const noexcept;
   /// Address of a table entry: base + entry * unit_bytes. @pre the entry lies inside the pool
   [[nodiscard]] std::uintptr_t entry_address(PoolId pool, std::int64_t entry) const noexcept;
+  /// Where the reserved pages of a pool lie: one range, or one per layer in a layer-major pool.
+  /// @pre `pool` is one of this set
+  [[nodiscard]] std::vector<Region> reserved_ranges(PoolId pool) const;
   /// Views of one group, with addresses. @pre `pool` and `group` are of this set
   [[nodiscard]] std::vector<PlacedView> views(PoolId pool, std::size_t group) const;
 

@@ -1,0 +1,36 @@
+// SPDX-FileCopyrightText: The kvpool authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <kvpool/core/result.hpp>
+#include <kvpool/cuda/stream.hpp>
+#include <kvpool/kernels/params.hpp>
+
+namespace kvpool::kernels {
+
+// Each call checks its parameters on the host, enqueues one kernel on the current device and
+// returns without waiting. Whatever the parameters point to has to stay valid until the kernel has
+// run; the parameters themselves are copied. Nothing is allocated, so every call can be captured
+// into a graph. Several threads may call at once.
+//
+// Errors: `invalid_argument` or `unsupported` for parameters that the kernel does not take, before
+// anything is enqueued; `device` if the launch fails. Contents of device memory (page tables,
+// lengths, slot mappings) cannot be checked here: wrong ones are undefined behaviour.
+
+/// Writes new tokens into their pages, K and V in one launch. Sources and caches of one element
+/// type, fp32, bf16 or fp16.
+[[nodiscard]] Result<void> append(const AppendParams& params, StreamHandle stream);
+
+/// Attention over pages by a kernel made to be right, not fast: one thread block for each query
+/// token and head, everything in fp32. Queries, cache and outputs of one element type, fp32, bf16
+/// or fp16. It needs no workspace and does not split. The result of a token does not depend on the
+/// rest of the batch.
+[[nodiscard]] Result<void> attention(const AttentionParams& params, StreamHandle stream);
+
+/// Copies pages.
+[[nodiscard]] Result<void> copy_pages(const PageCopyParams& params, StreamHandle stream);
+
+/// Overwrites changed entries and lengths of a batch's page tables.
+[[nodiscard]] Result<void> apply_table_deltas(const TableDeltaParams& params, StreamHandle stream);
+
+}  // namespace kvpool::kernels

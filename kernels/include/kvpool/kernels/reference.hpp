@@ -1,0 +1,24 @@
+// SPDX-FileCopyrightText: The kvpool authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <kvpool/core/result.hpp>
+#include <kvpool/kernels/params.hpp>
+
+/// The kernels on the host, over the same params with host addresses: what a kernel must compute,
+/// where no GPU is. Simple and slow.
+namespace kvpool::kernels::reference {
+
+/// Writes new tokens into pages, bit for bit.
+/// @return what `check` says; `kOutOfRange` for a slot below -1, before anything is written
+[[nodiscard]] Result<void> append(const AppendParams& params);
+
+/// Attention over pages. Scores, softmax and outputs are accumulated in fp32, key by key, and
+/// rounded once, to nearest even. Slots that a token does not see are not read, and no table entry
+/// but those of visible keys is.
+/// @return what `check` says; `kOutOfRange`, before anything is written, for a `q_indptr` that does
+///   not ascend from 0 to `tokens`, a row of more than `max_query_tokens`, a negative length, a
+///   length beyond the table's row or a negative entry in it
+[[nodiscard]] Result<void> attention(const AttentionParams& params);
+
+}  // namespace kvpool::kernels::reference

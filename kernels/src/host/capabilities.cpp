@@ -1,0 +1,122 @@
+// SPDX-FileCopyrightText: The kvpool authors
+// SPDX-License-Identifier: Apache-2.0
+#include <kvpool/kernels/capabilities.hpp>
+
+#include <kvpool/core/version.hpp>
+
+#include "capability_rows.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace kvpool::kernels {
+namespace {
+
+constexpr std::string_view kSource =
+    "attention and append against a dense fp64 computation, for pages of 16, 32, 64 and 128 "
+    "tokens, "
+    "in tests/kernels";
+
+KvDtype dtype_of(ElementType type) noexcept {
+  switch (type) {
+    case ElementType::kFp32: return KvDtype::kFp32;
+    case ElementType::kBf16: return KvDtype::kBf16;
+    case ElementType::kFp16: return KvDtype::kFp16;
+    case ElementType::kFp8E4m3: return KvDtype::kFp8E4m3;
+  }
+  return KvDtype::kBf16;
+}
+
+/// Formats of a list of instances, each once.
+template <typename Instances>
+std::vector<KvDtype> dtypes_of(const Instances& instances) {
+  std::vector<KvDtype> dtypes;
+  for (const auto& instance : instances) {
+    if (std::ranges::find(dtypes, dtype_of(instance.type)) == dtypes.end()) {
+      dtypes.push_back(dtype_of(instance.type));
+    }
+  }
+  return dtypes;
+}
+
+/// Multiples of the step up to `longest`.
+std::vector<std::int64_t> dims_up_to(std::int32_t longest) {
+  std::vector<std::int64_t> dims;
+  for (std::int64_t dim = kDimStep; dim <= longest; dim += kDimStep) {
+    dims.push_back(dim);
+  }
+  return dims;
+}
+
+/// Neither kernel needs scratch memory: each thread block keeps its row to itself.
+Bytes no_workspace(const WorkspaceShape& /*shape*/) { return Bytes{0}; }
+
+KernelCapability bundled_row(std::string name, KernelRole role, std::vector<PoolUser> serves) {
+  KernelCapability row;
+  row.name = std::move(name);
+  row.provider = "kvpool";
+  row.versions = std::string{kVersion};
+  row.kernel_set = std::string{to_string(KernelSet::kKvpool)};
+  row.serves = std::move(serves);
+  row.role = role;
+  row.page_sizes = PageSizeRule{PageSizeRule::Any{}};
+  row.layout = "HND, NHD, latent, page- or layer-major";
+  row.workspace = no_workspace;
+  row.necessity = Necessity::kRequired;
+  row.evidence = Evidence::kTestedHere;
+  row.source = std::string{kSource};
+  return row;
+}
+
+KernelCapability append_row(std::vector<PoolUser> serves) {
+  KernelCapability row = bundled_row("kvpool_append", KernelRole::kAppend, std::move(serves));
+  row.limits.head_dims = dims_up_to(kMaxDim);
+  row.limits.kv_dtypes = dtypes_of(kAppendInstances);
+  return row;
+}
+
+KernelCapability attention_row(std::string name, KernelRole role, std::vector<PoolUser> serves) {
+  KernelCapability row = bundled_row(std::move(name), role, std::move(serves));
+  std::int32_t longest = 0;
+  for (const SimpleAttentionInstance& instance : kSimpleAttentionInstances) {
+    longest = std::max(longest, instance.max_dim);
+  }
+  row.limits.head_dims = dims_up_to(longest);
+  row.limits.kv_dtypes = dtypes_of(kSimpleAttentionInstances);
+  row.limits.query_dtypes = row.limits.kv_dtypes;
+  row.limits.output_dtypes = row.limits.kv_dtypes;
+  row.limits.masks = {AttentionMask::kCausal, AttentionMask::kNonCausal, AttentionMask::kWindow};
+  return row;
+}
+
+std::vector<KernelCapability> make_rows() {
+  using enum PoolUser;
+  const std::vector<PoolUser> token_by_token = {kTarget, kMtp, kEagle3, kDraftTarget, kPard};
+  const std::vector<PoolUser> blocks = {kDflash, kDspark, kMtp, kEagle3, kDraftTarget, kPard};
+  const std::vector<PoolUser> all = {kTarget, kMtp, kEagle3, kDflash, kDspark, kDraftTarget, kPard};
+  return {append_row(all),
+          attention_row("kvpool_simple_decode", KernelRole::kTargetDecode, token_by_token),
+          attention_row("kvpool_simple_prefill", KernelRole::kTargetPrefill, token_by_token),
+          attention_row("kvpool_simple_block", KernelRole::kDraftBlock, blocks)};
+}
+
+}  // namespace
+
+std::span<const KernelCapability> bundled_kernels() {
+  static const std::vector<KernelCapability> rows = make_rows();
+  return rows;
+}
+
+CapabilityRegistry registry_with_bundled_kernels() {
+  CapabilityRegistry registry = CapabilityRegistry::with_known_kernels();
+  for (const KernelCapability& row : bundled_kernels()) {
+    // Names of bundled rows are no known row's: a test adds them all.
+    static_cast<void>(registry.add(row));
+  }
+  return registry;
+}
+
+}  // namespace kvpool::kernels

@@ -1,0 +1,128 @@
+// SPDX-FileCopyrightText: The kvpool authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <kvpool/core/result.hpp>
+#include <kvpool/kernels/cache_operand.hpp>
+
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace kvpool::kernels {
+
+/// Rows of a source or an output: `[tokens, heads, dim]`.
+struct RowsOfTensor {
+  std::string_view name;
+  const void* address = nullptr;
+  std::int64_t token_stride = 0;
+  std::int64_t head_stride = 0;
+  std::int64_t tokens = 0;
+  std::int64_t heads = 0;
+  std::int64_t dim = 0;
+  ElementType type = ElementType::kBf16;
+  bool written = false;
+};
+
+/// Collects the first fault of a params struct.
+class FieldChecker {
+ public:
+  [[nodiscard]] Result<void> result() const {
+    return fault_.has_value() ? Result<void>{*fault_} : Result<void>{};
+  }
+
+  void fail(ErrorCode code, std::string_view field, std::string message) {
+    if (!fault_.has_value()) {
+      fault_ = Error{.code = code, .message = std::move(message), .key = std::string{field}};
+    }
+  }
+
+  void in(std::string_view field, std::int64_t value, std::int64_t low, std::int64_t high) {
+    if (value < low || value > high) {
+      fail(ErrorCode::kInvalidArgument, field,
+           fmt::format("{} is {}: it goes from {} to {}", field, value, low, high));
+    }
+  }
+
+  void aligned(std::string_view field, const void* address, std::int64_t alignment) {
+    const auto bits = reinterpret_cast<std::uintptr_t>(address);  // NOLINT: only its low bits count
+    if (address == nullptr) {
+      fail(ErrorCode::kInvalidArgument, field, fmt::format("{} is null", field));
+    } else if (bits % static_cast<std::uintptr_t>(alignment) != 0) {
+      fail(ErrorCode::kInvalidArgument, field,
+           fmt::format("{} is at {:#x}, not a multiple of {} bytes", field, bits, alignment));
+    }
+  }
+
+  void stride(std::string_view field, std::int64_t bytes, std::int64_t least) {
+    if (bytes < least) {
+      fail(ErrorCode::kInvalidArgument, field,
+           fmt::format("{} is {} bytes: rows would overlap below {}", field, bytes, least));
+    } else if (bytes % kAlignment != 0) {
+      fail(ErrorCode::kInvalidArgument, field,
+           fmt::format("{} is {} bytes, not a multiple of {}", field, bytes, kAlignment));
+    }
+  }
+
+  void dim(std::string_view field, std::int32_t dim) {
+    if (dim < kDimStep || dim > kMaxDim || dim % kDimStep != 0) {
+      fail(ErrorCode::kUnsupported, field,
+           fmt::format("{} is {}: kernels take multiples of {} up to {}", field, dim, kDimStep,
+                       kMaxDim));
+    }
+  }
+
+  void cache(std::string_view name, const CacheOperand& cache, std::int64_t heads,
+             std::int64_t slots) {
+    const auto field = [&](std::string_view part) { return fmt::format("{}.{}", name, part); };
+    dim(field("dim"), cache.dim);
+    aligned(field("base"), cache.base, kAlignment);
+    const std::int64_t row = cache.dim * element_bytes(cache.type);
+    stride(field("entry_stride_bytes"), cache.entry_stride_bytes, row);
+    // A stride over one head or slot is never taken.
+    stride(field("head_stride_bytes"), cache.head_stride_bytes, heads > 1 ? row : 0);
+    stride(field("slot_stride_bytes"), cache.slot_stride_bytes, slots > 1 ? row : 0);
+  }
+
+  void rows(const RowsOfTensor& tensor) {
+    if (tensor.tokens == 0) {
+      return;
+    }
+    const auto field = [&](std::string_view part) {
+      return fmt::format("{}{}", tensor.name, part);
+    };
+    const std::int64_t size = element_bytes(tensor.type);
+    aligned(tensor.name, tensor.address, kAlignment);
+    in(field("_token_stride"), tensor.token_stride, 0, kMaxStride);
+    in(field("_head_stride"), tensor.head_stride, 0, kMaxStride);
+    if (fault_.has_value()) {
+      return;
+    }
+    const std::int64_t row = tensor.dim * size;
+    const bool tokens_repeat = !tensor.written;  // a source may broadcast, an output may not
+    stride(field("_token_stride"), tensor.token_stride * size,
+           tokens_repeat || tensor.tokens == 1 ? 0 : row);
+    stride(field("_head_stride"), tensor.head_stride * size,
+           tokens_repeat || tensor.heads == 1 ? 0 : row);
+    const bool apart = tensor.tokens == 1 || tensor.heads == 1 ||
+                       tensor.token_stride / tensor.heads >= tensor.head_stride ||
+                       tensor.head_stride / tensor.tokens >= tensor.token_stride;
+    if (tensor.written && !apart) {
+      fail(ErrorCode::kInvalidArgument, field("_token_stride"),
+           fmt::format("{} of {} tokens and {} heads overlaps itself with strides {} and {}",
+                       tensor.name, tensor.tokens, tensor.heads, tensor.token_stride,
+                       tensor.head_stride));
+    }
+  }
+
+ private:
+  /// Elements; their bytes fit into 64 bits.
+  static constexpr std::int64_t kMaxStride = std::int64_t{1} << 58;
+
+  std::optional<Error> fault_;
+};
+
+}  // namespace kvpool::kernels

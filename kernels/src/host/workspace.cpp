@@ -1,0 +1,90 @@
+// SPDX-FileCopyrightText: The kvpool authors
+// SPDX-License-Identifier: Apache-2.0
+#include <kvpool/kernels/workspace.hpp>
+
+#include <kvpool/kernels/capabilities.hpp>
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+namespace kvpool::kernels {
+
+Bytes required_workspace(const WorkspaceShape& shape) {
+  Bytes most{0};
+  for (const KernelCapability& row : bundled_kernels()) {
+    if (row.workspace != nullptr) {
+      most = std::max(most, row.workspace(shape));
+    }
+  }
+  return most;
+}
+
+std::int64_t decode_rows_requests(std::int64_t max_batch, std::int64_t block,
+                                  std::int64_t limit) noexcept {
+  return std::max(max_batch, std::min(max_batch, limit) * block);
+}
+
+Workspace::Workspace(AnyPageMemory memory, std::function<bool()> is_capturing)
+    : memory_{std::move(memory)}, is_capturing_{std::move(is_capturing)} {}
+
+Workspace::Workspace(Workspace&& other) noexcept
+    : memory_{other.memory_},
+      is_capturing_{other.is_capturing_},
+      region_{std::exchange(other.region_, Region{})},
+      is_captured_{std::exchange(other.is_captured_, false)} {}
+
+Workspace& Workspace::operator=(Workspace&& other) noexcept {
+  if (this != &other) {
+    reset();
+    memory_ = other.memory_;
+    is_capturing_ = other.is_capturing_;
+    region_ = std::exchange(other.region_, Region{});
+    is_captured_ = std::exchange(other.is_captured_, false);
+  }
+  return *this;
+}
+
+Workspace::~Workspace() { reset(); }
+
+Result<Region> Workspace::require(Bytes size) {
+  if (size.count() < 0) {
+    return Error{.code = ErrorCode::kInvalidArgument,
+                 .message = fmt::format("a workspace of {} bytes was asked for", size.count())};
+  }
+  const bool capturing = is_capturing_ && is_capturing_();
+  if (size <= region_.size) {
+    is_captured_ = is_captured_ || capturing;
+    return region_;
+  }
+  if (capturing || is_captured_) {
+    return Error{.code = ErrorCode::kExhausted,
+                 .message = fmt::format(
+                     "the workspace holds {} bytes and {} are needed {} a stream is captured: size "
+                     "it for the largest shape first",
+                     region_.size.count(), size.count(), capturing ? "while" : "after")};
+  }
+  const Bytes whole = align_up(size, memory_.granularity());
+  auto region = memory_.reserve(whole);
+  if (!region) {
+    return std::move(region).error();
+  }
+  if (auto committed = memory_.commit(*region, Bytes{0}, whole); !committed) {
+    static_cast<void>(memory_.release(*region));
+    return std::move(committed).error();
+  }
+  reset();
+  region_ = *region;
+  return region_;
+}
+
+void Workspace::reset() noexcept {
+  if (region_.size.count() > 0) {
+    static_cast<void>(memory_.release(region_));
+  }
+  region_ = Region{};
+  is_captured_ = false;
+}
+
+}  // namespace kvpool::kernels

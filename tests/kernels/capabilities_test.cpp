@@ -1,0 +1,196 @@
+// SPDX-FileCopyrightText: The kvpool authors
+// SPDX-License-Identifier: Apache-2.0
+#include <kvpool/kernels/capabilities.hpp>
+
+#include <kvpool/plan/planner.hpp>
+
+#include "support/catch.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace kvpool::kernels {
+namespace {
+
+using Catch::Matchers::ContainsSubstring;
+
+const KernelCapability& row_named(const std::string& name) {
+  const auto rows = bundled_kernels();
+  const auto found = std::ranges::find(rows, name, &KernelCapability::name);
+  REQUIRE(found != rows.end());
+  return *found;
+}
+
+/// A GQA model, and a DSpark drafter of another shape.
+PlanRequest request() {
+  const auto model = [](std::int64_t query_heads, std::int64_t kv_heads, std::int64_t dim) {
+    ModelConfig config;
+    for (std::int32_t i = 0; i < 4; ++i) {
+      ModelLayer layer;
+      layer.index = LayerIndex{i};
+      layer.caches = {AttentionCache{.query_heads = Heads{query_heads},
+                                     .kv_heads = Heads{kv_heads},
+                                     .key_dim = dim,
+                                     .value_dim = dim}};
+      config.layers.push_back(layer);
+    }
+    config.native_dtype = KvDtype::kBf16;
+    config.max_positions = Tokens{8'192};
+    return config;
+  };
+  PlanRequest request;
+  request.target = model(32, 8, 128);
+  request.drafter.emplace();
+  request.drafter->kind = DrafterKind::kDspark;
+  request.drafter->num_draft_tokens = Tokens{7};
+  request.drafter->model = model(16, 2, 64);
+  request.budget.kv_budget = Bytes{1 << 30};
+  request.kernel_set = KernelSet::kKvpool;
+  return request;
+}
+
+Plan plan_of(const PlanRequest& request, const CapabilityRegistry& registry) {
+  const auto plan = make_plan(request, registry);
+  REQUIRE(plan.has_value());
+  return *plan;
+}
+
+const LedgerLine& workspaces(const Plan& plan) {
+  REQUIRE(plan.find_line("workspaces") != nullptr);
+  return *plan.find_line("workspaces");
+}
+
+/// The bundled rows, the first of a role with a workspace of its own.
+CapabilityRegistry registry_where(KernelRole role, Bytes (*workspace)(const WorkspaceShape&)) {
+  CapabilityRegistry registry;
+  bool changed = false;
+  for (KernelCapability row : bundled_kernels()) {
+    if (row.role == role && !changed) {
+      row.workspace = workspace;
+      changed = true;
+    }
+    REQUIRE(registry.add(std::move(row)).has_value());
+  }
+  return registry;
+}
+
+TEST_CASE("the bundled rows", "[kernels]") {
+  std::vector<std::string> names;
+  for (const KernelCapability& row : bundled_kernels()) {
+    names.push_back(row.name);
+    CHECK(row.kernel_set == "kvpool");
+    CHECK(row.evidence == Evidence::kTestedHere);
+    CHECK(row.necessity == Necessity::kRequired);
+    REQUIRE(row.workspace != nullptr);
+    CHECK(row.workspace({.batch = 1, .query_tokens = 1, .query_heads = 1, .value_dim = 64}) ==
+          Bytes{0});
+    CHECK(row.limits.kv_dtypes == std::vector{KvDtype::kBf16, KvDtype::kFp16, KvDtype::kFp32});
+    CHECK(row.limits.head_dims.size() == 72);
+    CHECK(row.limits.head_dims.front() == 8);
+    CHECK(row.limits.head_dims.back() == 576);
+    for (const std::int64_t page : {1, 16, 32, 64, 128, 4'096}) {
+      CHECK(row.page_sizes.accepts(Tokens{page}));
+    }
+  }
+  CHECK(names == std::vector<std::string>{"kvpool_append", "kvpool_simple_decode",
+                                          "kvpool_simple_prefill", "kvpool_simple_block"});
+  CHECK(row_named("kvpool_append").serves.size() == 7);
+  CHECK(row_named("kvpool_simple_block").role == KernelRole::kDraftBlock);
+  CHECK(registry_with_bundled_kernels().rows().size() ==
+        known_kernels().size() + bundled_kernels().size());
+}
+
+TEST_CASE("the kernel set kvpool keeps every target page, and the draft pool follows",
+          "[kernels]") {
+  const auto page = GENERATE(16, 32, 64, 128);
+  PlanRequest asked = request();
+  asked.tokens_per_block = Tokens{page};
+  const Plan plan = plan_of(asked, registry_with_bundled_kernels());
+  CHECK(plan.fits);
+  CHECK(plan.refusals.empty());
+  CHECK(plan.resolution.target_page == Tokens{page});
+  CHECK(plan.resolution.draft_page == Tokens{page});
+  REQUIRE(plan.find_decision("kernel_set") != nullptr);
+  CHECK(plan.find_decision("kernel_set")->chosen == "kvpool");
+  CHECK(workspaces(plan).bytes == Bytes{0});
+  CHECK(workspaces(plan).reason == "the bundled kernels that run here need none");
+}
+
+TEST_CASE("the default page of the kernel set kvpool is 64", "[kernels]") {
+  CHECK(plan_of(request(), registry_with_bundled_kernels()).resolution.target_page == Tokens{64});
+}
+
+TEST_CASE("a format that no bundled kernel reads is refused", "[kernels]") {
+  PlanRequest asked = request();
+  asked.kv_dtype = KvDtype::kFp8E4m3;
+  const Plan plan = plan_of(asked, registry_with_bundled_kernels());
+  CHECK_FALSE(plan.fits);
+  REQUIRE_FALSE(plan.refusals.empty());
+  CHECK(plan.refusals.front().id == "kernel_set");
+  CHECK(plan.refusals.front().what ==
+        "the kernel set kvpool has no row for target_decode and append of target: "
+        "kvpool_simple_decode needs a bf16, fp16 or fp32 cache, this is fp8_e4m3; kvpool_append "
+        "needs a bf16, fp16 or fp32 cache, this is fp8_e4m3");
+}
+
+TEST_CASE("a workspace is charged to the budget, for the largest shape", "[kernels]") {
+  PlanRequest asked = request();
+  asked.workload.max_num_seqs = Sequences{16};
+  SECTION("of decode: sequences times 1 + 7 tokens times 32 heads of 128") {
+    const Plan plan = plan_of(
+        asked, registry_where(KernelRole::kTargetDecode, [](const WorkspaceShape& shape) {
+          return Bytes{shape.batch * shape.query_tokens * shape.query_heads * shape.value_dim};
+        }));
+    CHECK(plan.resolution.workspace == Bytes{524'288});
+    CHECK(workspaces(plan).bytes == Bytes{2'097'152});  // one granule
+    CHECK(workspaces(plan).reason ==
+          "shared by the bundled kernels, for the largest shape, in whole granules");
+    const PoolPlan& rank = plan.ranks.front();
+    CHECK(rank.workspace == Bytes{2'097'152});
+    Bytes sum = rank.workspace;
+    for (const PoolAccount& account : rank.accounts) {
+      sum += account.share;
+    }
+    CHECK(sum == Bytes{1 << 30});
+  }
+  SECTION("of the drafter's block: 16 sequences of 7 tokens, 16 heads of 64") {
+    const Plan plan = plan_of(
+        asked, registry_where(KernelRole::kDraftBlock, [](const WorkspaceShape& shape) {
+          return Bytes{shape.batch * shape.query_tokens * shape.query_heads * shape.value_dim};
+        }));
+    CHECK(plan.resolution.workspace == Bytes{114'688});
+  }
+  SECTION("of a prompt: the tokens of one step") {
+    const Plan plan =
+        plan_of(asked, registry_where(KernelRole::kTargetPrefill, [](const WorkspaceShape& shape) {
+                  return Bytes{shape.batch * shape.query_tokens};
+                }));
+    CHECK(plan.resolution.workspace == Bytes{8'192});
+  }
+  SECTION("a workspace beyond the budget does not fit, and the least budget counts it") {
+    const Plan plan = plan_of(asked, registry_where(KernelRole::kAppend, [](const WorkspaceShape&) {
+                                return Bytes{std::int64_t{1} << 40};
+                              }));
+    CHECK_FALSE(plan.fits);
+    REQUIRE_FALSE(plan.refusals.empty());
+    CHECK(plan.refusals.front().id == "does_not_fit");
+    PlanRequest enough = asked;
+    enough.budget.kv_budget = *asked.budget.kv_budget + plan.refusals.front().missing_bytes;
+    CHECK(allocate_plan(enough, plan.resolution)->fits);
+    enough.budget.kv_budget = *enough.budget.kv_budget - Bytes{1};
+    CHECK_FALSE(allocate_plan(enough, plan.resolution)->fits);
+  }
+}
+
+TEST_CASE("other kernel sets charge no workspace", "[kernels]") {
+  PlanRequest asked = request();
+  asked.kernel_set = KernelSet::kTrtllm;
+  const Plan plan = plan_of(asked, registry_with_bundled_kernels());
+  CHECK(plan.resolution.workspace == Bytes{0});
+  CHECK_THAT(workspaces(plan).reason, ContainsSubstring("no bundled kernel is planned for"));
+}
+
+}  // namespace
+}  // namespace kvpool::kernels

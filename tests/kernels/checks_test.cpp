@@ -1,0 +1,223 @@
+// SPDX-FileCopyrightText: The kvpool authors
+// SPDX-License-Identifier: Apache-2.0
+#include <kvpool/kernels/checks.hpp>
+
+#include "support/catch.hpp"
+
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace kvpool::kernels {
+namespace {
+
+using Catch::Matchers::ContainsSubstring;
+
+/// Something to point at; never read.
+alignas(256) std::array<std::byte, 4'096> memory;
+
+template <typename T>
+T* at(std::size_t offset = 0) {
+  return reinterpret_cast<T*>(memory.data() + offset);  // NOLINT: an address to check
+}
+
+CacheOperand cache(std::int32_t dim) {
+  return {.base = at<void>(),
+          .entry_stride_bytes = 65'536,
+          .head_stride_bytes = 16'384,
+          .slot_stride_bytes = dim * 2,
+          .dim = dim,
+          .type = ElementType::kBf16};
+}
+
+/// Two rows, five query tokens, 8 query heads on 2.
+AttentionParams valid_attention() {
+  AttentionParams params;
+  params.q = at<void>();
+  params.out = at<void>(256);
+  params.lse = at<float>();
+  params.q_indptr = at<std::int32_t>();
+  params.table = {.entries = at<std::int32_t>(),
+                  .lengths = at<std::int32_t>(),
+                  .row_stride_entries = 10,
+                  .rows = 2,
+                  .tokens_per_block = 64};
+  params.k = cache(128);
+  params.v = cache(64);
+  params.q_token_stride = 1'024;
+  params.q_head_stride = 128;
+  params.out_token_stride = 512;
+  params.out_head_stride = 64;
+  params.lse_token_stride = 8;
+  params.lse_head_stride = 1;
+  params.tokens = 5;
+  params.max_query_tokens = 3;
+  params.query_heads = 8;
+  params.kv_heads = 2;
+  return params;
+}
+
+AppendParams valid_append() {
+  AppendParams params;
+  params.k = at<void>();
+  params.v = at<void>();
+  params.slot_mapping = at<std::int64_t>();
+  params.k_cache = cache(128);
+  params.v_cache = cache(64);
+  params.k_token_stride = 256;
+  params.k_head_stride = 128;
+  params.v_token_stride = 128;
+  params.v_head_stride = 64;
+  params.tokens = 5;
+  params.kv_heads = 2;
+  params.tokens_per_block = 64;
+  return params;
+}
+
+template <typename Params>
+struct Fault {
+  std::string key;
+  std::function<void(Params&)> break_it;
+  std::string message = {};
+};
+
+template <typename Params>
+void check_faults(const Params& valid, const std::vector<Fault<Params>>& faults) {
+  REQUIRE(check(valid).has_value());
+  for (const auto& fault : faults) {
+    Params params = valid;
+    fault.break_it(params);
+    const auto checked = check(params);
+    INFO(fault.key << " " << fault.message);
+    CHECK_FALSE(checked.has_value());
+    if (!checked.has_value()) {
+      CHECK(checked.error().key == fault.key);
+      CHECK_THAT(checked.error().message, ContainsSubstring(fault.message));
+    }
+  }
+}
+
+TEST_CASE("attention: every field that can be wrong is named", "[kernels]") {
+  using P = AttentionParams;
+  check_faults<P>(
+      valid_attention(),
+      {{"kv_heads", [](P& p) { p.kv_heads = 0; }},
+       {"query_heads", [](P& p) { p.query_heads = 7; }, "7 query heads do not divide among 2"},
+       {"query_heads", [](P& p) { p.query_heads = 0; }},
+       {"table.rows", [](P& p) { p.table.rows = -1; }},
+       {"table.tokens_per_block", [](P& p) { p.table.tokens_per_block = 0; }},
+       {"table.tokens_per_block", [](P& p) { p.table.tokens_per_block = 65'537; }},
+       {"table.row_stride_entries", [](P& p) { p.table.row_stride_entries = -1; }},
+       {"table.lengths", [](P& p) { p.table.lengths = nullptr; }, "is null"},
+       {"table.entries", [](P& p) { p.table.entries = at<std::int32_t>(2); }, "4 bytes"},
+       {"tokens", [](P& p) { p.tokens = -1; }},
+       {"max_query_tokens", [](P& p) { p.max_query_tokens = 0; }},
+       {"q_indptr", [](P& p) { p.q_indptr = nullptr; },
+        "2 rows has 3 query tokens, and there are 5"},
+       {"window_left", [](P& p) { p.window_left = -2; }, "-2: it goes from -1"},
+       {"window_right", [](P& p) { p.window_right = -2; }},
+       {"causal", [](P& p) { p.causal = 2; }},
+       {"scale", [](P& p) { p.scale = NAN; }},
+       {"softcap", [](P& p) { p.softcap = -1.0F; }},
+       {"k_scale", [](P& p) { p.k_scale = 0.0F; }},
+       {"v_scale", [](P& p) { p.v_scale = INFINITY; }},
+       {"k.dim", [](P& p) { p.k.dim = 584; }, "584: kernels take multiples of 8 up to 576"},
+       {"k.dim", [](P& p) { p.k.dim = 0; }},
+       {"v.dim", [](P& p) { p.v.dim = 60; }},
+       {"k.base", [](P& p) { p.k.base = nullptr; }},
+       {"v.base", [](P& p) { p.v.base = at<void>(8); }, "not a multiple of 16 bytes"},
+       {"k.entry_stride_bytes", [](P& p) { p.k.entry_stride_bytes = 0; }},
+       {"k.entry_stride_bytes", [](P& p) { p.k.entry_stride_bytes = 65'544; }},
+       {"k.head_stride_bytes", [](P& p) { p.k.head_stride_bytes = 128; }, "below 256"},
+       {"v.slot_stride_bytes", [](P& p) { p.v.slot_stride_bytes = 112; }, "below 128"},
+       {"q_type", [](P& p) { p.q_type = ElementType::kFp16; }, "fp16 queries, bf16 keys"},
+       {"q_type", [](P& p) { p.out_type = ElementType::kFp32; }},
+       {"q_type", [](P& p) { p.v.type = ElementType::kFp16; }},
+       {"k_scales", [](P& p) { p.k_scales.base = at<void>(); }},
+       {"q", [](P& p) { p.q = at<void>(2); }},
+       {"q_token_stride", [](P& p) { p.q_token_stride = 1'020; }},
+       {"q_head_stride", [](P& p) { p.q_head_stride = -128; }},
+       {"out", [](P& p) { p.out = nullptr; }},
+       {"out_token_stride", [](P& p) { p.out_token_stride = 56; }, "below 128"},
+       {"out_token_stride", [](P& p) { p.out_token_stride = 64; }, "overlaps itself"},
+       {"lse_token_stride", [](P& p) { p.lse_token_stride = 0; }},
+       {"sinks", [](P& p) { p.sinks = at<float>(1); }},
+       {"workspace_bytes", [](P& p) { p.workspace_bytes = -1; }},
+       {"workspace", [](P& p) { p.workspace_bytes = 256; }, "is null"}});
+}
+
+TEST_CASE("attention: all types as one are taken, fp8 is not", "[kernels]") {
+  AttentionParams params = valid_attention();
+  const auto set = [&params](ElementType type) {
+    params.q_type = params.out_type = params.k.type = params.v.type = type;
+    params.k.slot_stride_bytes = params.v.slot_stride_bytes = 512;
+    return check(params);
+  };
+  CHECK(set(ElementType::kBf16).has_value());
+  CHECK(set(ElementType::kFp16).has_value());
+  CHECK(set(ElementType::kFp32).has_value());
+  const auto fp8 = set(ElementType::kFp8E4m3);
+  REQUIRE_FALSE(fp8.has_value());
+  CHECK(fp8.error().code == ErrorCode::kUnsupported);
+  CHECK_THAT(fp8.error().message, ContainsSubstring("fp8_e4m3 keys"));
+}
+
+TEST_CASE("attention: an empty batch needs no addresses", "[kernels]") {
+  AttentionParams params = valid_attention();
+  params.tokens = 0;
+  params.max_query_tokens = 0;
+  params.table.rows = 0;
+  params.q_indptr = nullptr;
+  params.q = params.out = nullptr;
+  params.lse = nullptr;
+  params.table.entries = params.table.lengths = nullptr;
+  CHECK(check(params).has_value());
+}
+
+TEST_CASE("a workspace that is too small is told what it needs", "[kernels]") {
+  AttentionParams params = valid_attention();
+  CHECK(check_workspace(params, Bytes{0}).has_value());
+  params.workspace = at<void>();
+  params.workspace_bytes = 2'048;
+  CHECK(check_workspace(params, Bytes{2'048}).has_value());
+  const auto small = check_workspace(params, Bytes{2'049});
+  REQUIRE_FALSE(small.has_value());
+  CHECK(small.error().message ==
+        "the workspace has 2048 bytes and this shape needs 2049: size it for the largest shape "
+        "first");
+  params.workspace = at<void>(128);
+  CHECK(check_workspace(params, Bytes{16}).error().key == "workspace");
+}
+
+TEST_CASE("append: every field that can be wrong is named", "[kernels]") {
+  using P = AppendParams;
+  check_faults<P>(
+      valid_append(),
+      {{"tokens", [](P& p) { p.tokens = -1; }},
+       {"kv_heads", [](P& p) { p.kv_heads = 0; }},
+       {"tokens_per_block", [](P& p) { p.tokens_per_block = 0; }},
+       {"k_cache.dim", [](P& p) { p.k_cache.dim = 12; }},
+       {"k_cache.base", [](P& p) { p.k_cache.base = nullptr; }},
+       {"v_cache.slot_stride_bytes", [](P& p) { p.v_cache.slot_stride_bytes = 64; }},
+       {"k", [](P& p) { p.k = nullptr; }},
+       {"k_token_stride", [](P& p) { p.k_token_stride = 4; }},
+       {"v_head_stride", [](P& p) { p.v_head_stride = 63; }},
+       {"source_type", [](P& p) { p.source_type = ElementType::kFp16; }, "fp16 rows into a bf16"},
+       {"source_type", [](P& p) { p.v_cache.type = ElementType::kFp16; }},
+       {"k_scale", [](P& p) { p.v_scale = 0.5F; }},
+       {"slot_mapping", [](P& p) { p.slot_mapping = nullptr; }}});
+}
+
+TEST_CASE("append: without values the value cache is not looked at", "[kernels]") {
+  AppendParams params = valid_append();
+  params.v = nullptr;
+  params.v_cache = {};
+  CHECK(check(params).has_value());
+}
+
+}  // namespace
+}  // namespace kvpool::kernels

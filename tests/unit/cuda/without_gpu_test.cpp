@@ -1,0 +1,64 @@
+// SPDX-FileCopyrightText: The kvpool authors
+// SPDX-License-Identifier: Apache-2.0
+#include <kvpool/cuda/cuda_queue.hpp>
+#include <kvpool/cuda/device_memory.hpp>
+#include <kvpool/cuda/gpu_info.hpp>
+#include <kvpool/cuda/pinned_memory.hpp>
+#include <kvpool/cuda/vmm_memory.hpp>
+
+#include "support/catch.hpp"
+#include "support/page_memory_suite.hpp"
+
+namespace kvpool {
+namespace {
+
+/// Whether these cases have something to look at: GPUs are the business of other programs.
+bool no_gpu() {
+  const auto count = gpu_count();
+  REQUIRE(count.has_value());
+  if (*count > 0) {
+    WARN("this machine has a GPU: nothing checked");
+  }
+  return *count == 0;
+}
+
+TEST_CASE("without a GPU everything is unsupported, and says why", "[cuda]") {
+  if (!no_gpu()) {
+    return;
+  }
+  const auto check = [](const auto& result) {
+    REQUIRE(test::code_of(result) == ErrorCode::kUnsupported);
+    CHECK_THAT(result.error().message, Catch::Matchers::ContainsSubstring("GPU"));
+  };
+  for (int again = 0; again < 2; ++again) {
+    check(DeviceMemory::create(0));
+    check(VmmMemory::create(0));
+    check(PinnedMemory::create(0));
+    check(CudaQueue::create(0));
+    check(CudaQueue::on_stream(0, StreamHandle{}));
+    check(gpu_info(0));
+    check(gpu_free_bytes(0));
+    // Whatever the ordinal: none exists.
+    check(DeviceMemory::create(7));
+  }
+}
+
+TEST_CASE("a negative device does not exist", "[cuda]") {
+  CHECK(test::code_of(DeviceMemory::create(-1)) == ErrorCode::kInvalidArgument);
+  CHECK(test::code_of(VmmMemory::create(-1)) == ErrorCode::kInvalidArgument);
+  CHECK(test::code_of(PinnedMemory::create(-1)) == ErrorCode::kInvalidArgument);
+  CHECK(test::code_of(CudaQueue::create(-1)) == ErrorCode::kInvalidArgument);
+  CHECK(test::code_of(gpu_info(-1)) == ErrorCode::kInvalidArgument);
+}
+
+TEST_CASE("a granule that no memory can have is refused before the GPU is asked", "[cuda]") {
+  for (const Bytes granularity :
+       {Bytes{0}, Bytes{-256}, Bytes{100}, Bytes{std::int64_t{1} << 41}}) {
+    CAPTURE(granularity.count());
+    CHECK(test::code_of(DeviceMemory::create(0, granularity)) == ErrorCode::kInvalidArgument);
+    CHECK(test::code_of(PinnedMemory::create(0, granularity)) == ErrorCode::kInvalidArgument);
+  }
+}
+
+}  // namespace
+}  // namespace kvpool
