@@ -2,14 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "oracle.hpp"
 
+#include <nlohmann/json.hpp>
+
 #include <algorithm>
 #include <map>
 #include <numeric>
 #include <optional>
 #include <stdexcept>
 #include <utility>
-
-#include <nlohmann/json.hpp>
 
 namespace oracle {
 namespace {
@@ -109,8 +109,7 @@ class Reader {
     record.value = number("qk_rope_head_dim", 0);
     std::vector<Cache> caches{record};
     if (has("index_head_dim") && with_indexer) {
-      caches.push_back(
-          {.kind = Kind::kIndexer, .heads = 1, .key = number("index_head_dim", 0)});
+      caches.push_back({.kind = Kind::kIndexer, .heads = 1, .key = number("index_head_dim", 0)});
     }
     return caches;
   }
@@ -184,6 +183,10 @@ class Reader {
       const char letter = text("hybrid_override_pattern").at(at);
       return letter == 'M' ? recurrent() : letter == '*' ? full() : std::vector<Cache>{};
     }
+    if (has("layers_block_type")) {
+      const std::string kind = json_.at("layers_block_type").at(at);
+      return kind == "mamba" ? recurrent() : kind == "attention" ? full() : std::vector<Cache>{};
+    }
     if (has("linear_attn_config")) {
       const auto list = json_.at("linear_attn_config").at("full_attn_layers");
       const bool is_full = std::find(list.begin(), list.end(), i + 1) != list.end();
@@ -218,8 +221,7 @@ class Reader {
       throw std::runtime_error{"oracle: layer type " + kind};
     }
     if (is_latent()) {
-      const bool with_indexer =
-          !has("indexer_types") || json_.at("indexer_types").at(at) == "full";
+      const bool with_indexer = !has("indexer_types") || json_.at("indexer_types").at(at) == "full";
       return latent(with_indexer);
     }
     if (has("full_attention_interval") && has("linear_num_value_heads")) {
@@ -250,7 +252,8 @@ class Reader {
   Json json_;
 };
 
-// ------------------------------------------------------------------------------ from layers to bytes
+// ------------------------------------------------------------------------------ from layers to
+// bytes
 
 Int element(const std::string& dtype) {
   return dtype == "fp32" ? 4 : dtype == "bf16" || dtype == "fp16" ? 2 : 1;
@@ -368,8 +371,7 @@ Int pages_needed(const Bunch& b, const Request& r, Int page, Int length) {
                        ? up(b.extent - 1 + r.draft_tokens, page) + 1
                        : up(b.extent + r.draft_tokens, page) + (b.extent % page != 0 ? 1 : 0);
   const Int held = std::min(whole, kept);
-  return r.sequences * held +
-         std::min(r.sequences * (whole - held), up(r.step_tokens, page));
+  return r.sequences * held + std::min(r.sequences * (whole - held), up(r.step_tokens, page));
 }
 
 /// Pools of one model on one stage.
@@ -394,7 +396,7 @@ Side side_of(const Slice& slice, const Request& r, const std::string& name, Int 
   for (const Bunch& bunch : slice.bunches) {
     sizes.push_back(bunch.page_bytes);
   }
-  const Int slab = sizes.size() == 1 ? sizes.front() : shared_slab(sizes);
+  const Int slab = sizes.size() == 1 ? sizes.front() : r.layer_major ? 0 : shared_slab(sizes);
   const auto add = [&](std::string pool_name, std::vector<Bunch> bunches, Int slab_bytes) {
     Pool pool;
     pool.name = std::move(pool_name);
@@ -503,16 +505,14 @@ std::vector<std::vector<Cache>> part_of(const std::vector<std::vector<Cache>>& l
     ++sizes[static_cast<std::size_t>(at)];
   }
   const Int first = std::accumulate(sizes.begin(), sizes.begin() + stage, Int{0});
-  return {layers.begin() + first,
-          layers.begin() + first + sizes[static_cast<std::size_t>(stage)]};
+  return {layers.begin() + first, layers.begin() + first + sizes[static_cast<std::size_t>(stage)]};
 }
 
 std::vector<std::vector<Cache>> draft_layers(const Request& r, Int stage) {
   if (r.mtp) {
-    return stage == r.pp - 1
-               ? std::vector<std::vector<Cache>>(static_cast<std::size_t>(r.target->mtp_layers),
-                                                 r.target->mtp)
-               : std::vector<std::vector<Cache>>{};
+    return stage == r.pp - 1 ? std::vector<std::vector<Cache>>(
+                                   static_cast<std::size_t>(r.target->mtp_layers), r.target->mtp)
+                             : std::vector<std::vector<Cache>>{};
   }
   if (r.drafter == nullptr) {
     return {};
@@ -531,8 +531,7 @@ Stage plan_stage(const Request& r, Int index) {
     target_layers.insert(target_layers.end(), own_layers.begin(), own_layers.end());
     own_layers.clear();
   }
-  const Slice target =
-      slice_of(target_layers, r, r.dtype, r.page, element(r.target->dtype));
+  const Slice target = slice_of(target_layers, r, r.dtype, r.page, element(r.target->dtype));
   const Slice draft = slice_of(own_layers, r, r.draft_dtype, r.draft_page,
                                element(r.drafter != nullptr ? r.drafter->dtype : r.target->dtype));
   std::vector<Pool> states;
@@ -614,8 +613,7 @@ Stage plan_stage(const Request& r, Int index) {
     stage.pools.insert(stage.pools.end(), side.pools.begin(), side.pools.end());
   };
   if (t) {
-    take(*t, stage.target_grows, stage.target_tokens, stage.target_slab,
-         stage.target_slab_tokens);
+    take(*t, stage.target_grows, stage.target_tokens, stage.target_slab, stage.target_slab_tokens);
   }
   if (d) {
     take(*d, stage.draft_grows, stage.draft_tokens, stage.draft_slab, stage.draft_slab_tokens);
@@ -689,9 +687,8 @@ std::set<std::string> refusals(const Request& r) {
   };
   check(r.target->layers, r.dtype);
   for (const auto& caches : r.target->layers) {
-    recurrent = recurrent || std::any_of(caches.begin(), caches.end(), [](const Cache& c) {
-                  return c.kind == Kind::kState;
-                });
+    recurrent = recurrent || std::any_of(caches.begin(), caches.end(),
+                                         [](const Cache& c) { return c.kind == Kind::kState; });
   }
   if (r.dtype == "fp4_mla" && recurrent) {
     ids.insert("kv_cache_dtype");

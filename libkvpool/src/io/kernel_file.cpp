@@ -408,7 +408,7 @@ class KernelFileReader {
   PageSizeRule read_rule(TableReader& reader) {
     constexpr std::string_view kKey = "page_sizes";
     constexpr std::string_view kWanted =
-        "a list of sizes, \"any\", \"not_read\", {divisors_of = 128} or {multiples_of = 16}";
+        R"(a list of sizes, "any", "not_read", {divisors_of = 128} or {multiples_of = 16})";
     const toml::node* node = reader.find(kKey);
     if (node == nullptr) {
       return {};

@@ -2,11 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <kvpool/plan/memory_budget.hpp>
 
-#include <utility>
+#include <kvpool/core/checked.hpp>
 
 #include <fmt/format.h>
 
-#include <kvpool/core/checked.hpp>
+#include <utility>
 
 namespace kvpool {
 namespace {
@@ -23,15 +23,14 @@ struct AssumedOverhead {
   std::string_view reason;
 };
 
-constexpr AssumedOverhead kContext{
-    "cuda_context", 426, 287, 700, "CUDA context of one process; published logs"};
-constexpr AssumedOverhead kCommunication{
-    "communication", 392, 342, 1086, "communicators of more than one GPU; published logs"};
+constexpr AssumedOverhead kContext{"cuda_context", 426, 287, 700,
+                                   "CUDA context of one process; published logs"};
+constexpr AssumedOverhead kCommunication{"communication", 392, 342, 1086,
+                                         "communicators of more than one GPU; published logs"};
 constexpr AssumedOverhead kActivations{
     "activations", 2458, 225, 7557,
     "peak of one step of 8k tokens; grows with the batched tokens; published logs"};
-constexpr AssumedOverhead kGraphs{
-    "cuda_graphs", 553, 369, 1587, "captured graphs; published logs"};
+constexpr AssumedOverhead kGraphs{"cuda_graphs", 553, 369, 1587, "captured graphs; published logs"};
 
 /// Sum of lines, with its own range.
 struct RangedBytes {
@@ -64,8 +63,8 @@ LedgerLine assumed_line(const AssumedOverhead& overhead) {
           .reason = std::string{overhead.reason}};
 }
 
-/// Weights of one rank, estimated from the config. The ends leave room for what the estimate does not
-/// count and for tensors that ranks keep whole.
+/// Weights of one rank, estimated from the config. The ends leave room for what the estimate does
+/// not count and for tensors that ranks keep whole.
 LedgerLine weights_line(std::string name, const ModelConfig& model, std::int64_t ranks) {
   const ParameterEstimate& estimate = model.parameters;
   const CheckedInt plain =
@@ -98,16 +97,17 @@ Result<LedgerLine> device_line(const BudgetRequest& request,
                                             device->name)};
   }
   return Error{.code = ErrorCode::kInvalidArgument,
-               .message = "neither a KV budget, a GPU nor its memory is given; use --kv-budget, "
-                          "--gpu or --gpu-memory",
+               .message =
+                   "neither a KV budget, a GPU nor its memory is given; use --kv-budget, "
+                   "--gpu or --gpu-memory",
                .key = "gpu"};
 }
 
 LedgerLine withheld_line(const LedgerLine& total, std::int64_t utilization_ppm) {
   const auto withheld = [utilization_ppm](Bytes of) {
-    return Bytes{of.count() - floor_div(CheckedInt{of.count()} * utilization_ppm,
-                                        CheckedInt{kMillion})
-                                  .saturated()};
+    return Bytes{
+        of.count() -
+        floor_div(CheckedInt{of.count()} * utilization_ppm, CheckedInt{kMillion}).saturated()};
   };
   return {.name = "withheld",
           .bytes = withheld(total.bytes),
@@ -144,8 +144,7 @@ Result<std::vector<LedgerLine>> budget_ledger(const BudgetRequest& request,
   if (!total) {
     return std::move(total).error();
   }
-  const std::int64_t ranks =
-      (CheckedInt{parallelism.tensor} * parallelism.pipeline).saturated();
+  const std::int64_t ranks = (CheckedInt{parallelism.tensor} * parallelism.pipeline).saturated();
   lines.push_back(withheld_line(*total, request.utilization_ppm));
   if (request.weights.has_value()) {
     lines.push_back(exact_line("weights", *request.weights, "given as --weights"));

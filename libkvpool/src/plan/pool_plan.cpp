@@ -2,13 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <kvpool/plan/pool_plan.hpp>
 
+#include <absl/container/btree_map.h>
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <string>
 #include <string_view>
 #include <utility>
-
-#include <absl/container/btree_map.h>
-#include <fmt/format.h>
 
 namespace kvpool {
 namespace {
@@ -84,7 +84,8 @@ AffineCost sequence_cost(const PooledGroup& group, Tokens lookahead) noexcept {
 
 Result<std::vector<PoolPlan>> common_plan(std::span<const PoolPlan> ranks) {
   if (ranks.empty()) {
-    return Error{.code = ErrorCode::kInvalidArgument, .message = "no ranks to find a common plan of"};
+    return Error{.code = ErrorCode::kInvalidArgument,
+                 .message = "no ranks to find a common plan of"};
   }
   absl::btree_map<std::string_view, const PoolDescriptor*> first;
   absl::btree_map<GroupKey, Pages> fewest;
@@ -100,8 +101,7 @@ Result<std::vector<PoolPlan>> common_plan(std::span<const PoolPlan> ranks) {
                      .key = pool.name};
       }
       for (const PooledGroup& group : pool.groups) {
-        Pages& least =
-            fewest.try_emplace(key_of(pool, group), group.planned_pages()).first->second;
+        Pages& least = fewest.try_emplace(key_of(pool, group), group.planned_pages()).first->second;
         least = std::min(least, group.planned_pages());
       }
     }

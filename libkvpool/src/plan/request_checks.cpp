@@ -2,12 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/request_checks.hpp"
 
+#include <fmt/format.h>
+
 #include <cstdint>
 #include <optional>
 #include <string_view>
 #include <variant>
-
-#include <fmt/format.h>
 
 namespace kvpool {
 namespace {

@@ -1,16 +1,16 @@
 // SPDX-FileCopyrightText: The kvpool authors
 // SPDX-License-Identifier: Apache-2.0
+#include <kvpool/plan/planner.hpp>
+
+#include "plan/request_checks.hpp"
+
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <string>
 #include <utility>
 #include <variant>
 #include <vector>
-
-#include <fmt/format.h>
-
-#include <kvpool/plan/planner.hpp>
-
-#include "plan/request_checks.hpp"
 
 namespace kvpool {
 namespace {
@@ -136,8 +136,7 @@ class Resolver {
       return *model.checkpoint_kv_dtype;
     }
     if (!model.native_dtype.has_value()) {
-      decide("kv_cache_dtype", pool, "bf16", "",
-             "the config states neither dtype nor torch_dtype");
+      decide("kv_cache_dtype", pool, "bf16", "", "the config states neither dtype nor torch_dtype");
     }
     return model.native_dtype.value_or(KvDtype::kBf16);
   }
@@ -145,8 +144,7 @@ class Resolver {
   void settle_formats() {
     const ModelConfig& target = request_.target;
     CacheFormats& formats = out_.target_formats;
-    formats.kv = request_.kv_dtype.has_value() ? *request_.kv_dtype
-                                               : own_format(target, "target");
+    formats.kv = request_.kv_dtype.has_value() ? *request_.kv_dtype : own_format(target, "target");
     formats.conv_state = target.native_dtype.value_or(KvDtype::kBf16);
     formats.matrix_state = KvDtype::kFp32;
     if (request_.drafter.has_value()) {
@@ -195,8 +193,8 @@ class Resolver {
   std::vector<KernelQuery> queries(std::span<const ModelLayer> layers, PoolUser user,
                                    const ModelConfig& model, KvDtype kv_dtype,
                                    AttentionMask mask) const {
-    KernelQuery base{.user = user, .model_family = model.model_type, .kv_dtype = kv_dtype,
-                     .mask = mask};
+    KernelQuery base{
+        .user = user, .model_family = model.model_type, .kv_dtype = kv_dtype, .mask = mask};
     if (request_.device.has_value()) {
       base.architecture = request_.device->architecture;
     }
@@ -228,8 +226,8 @@ class Resolver {
 
   void settle_target_page() {
     const std::vector<KernelQuery> asked =
-        queries(request_.target.layers, PoolUser::kTarget, request_.target,
-                out_.target_formats.kv, AttentionMask::kCausal);
+        queries(request_.target.layers, PoolUser::kTarget, request_.target, out_.target_formats.kv,
+                AttentionMask::kCausal);
     out_.target_page = request_.tokens_per_block.value_or(kDefaultPage);
     PageSizeQuestion question{.kernel_set = request_.kernel_set,
                               .explicit_page = request_.tokens_per_block};
@@ -360,9 +358,8 @@ class Resolver {
 
   /// The drafter's layers; one stands for all next-token layers.
   [[nodiscard]] std::vector<ModelLayer> draft_layers(const DrafterRequest& drafter) const {
-    return drafter.model.has_value()
-               ? drafter.model->layers
-               : std::vector{ModelLayer{.caches = request_.target.mtp_layer}};
+    return drafter.model.has_value() ? drafter.model->layers
+                                     : std::vector{ModelLayer{.caches = request_.target.mtp_layer}};
   }
 
   void settle_draft_length(const DrafterRequest& drafter) {
@@ -424,8 +421,10 @@ class Resolver {
     const bool rejects = out_.draft_pool != DraftPoolKind::kNone ||
                          (request_.drafter.has_value() && out_.draft_tokens.count() > 0);
     out_.state_slots_per_seq = 1 + request_.workload.state_snapshots_per_seq;
-    if (has_recurrent_state(request_.target) && rejects &&
-        request_.workload.state_snapshots_per_seq == 0) {
+    const bool has_state = has_recurrent_state(request_.target) ||
+                           (request_.drafter.has_value() && request_.drafter->model.has_value() &&
+                            has_recurrent_state(*request_.drafter->model));
+    if (has_state && rejects && request_.workload.state_snapshots_per_seq == 0) {
       out_.state_slots_per_seq += kSnapshotsForRejection;
       decide("state_snapshots", "state", "1 snapshot per sequence", "0",
              "rejecting draft tokens goes back to the state before the step");

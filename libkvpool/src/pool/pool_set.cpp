@@ -2,12 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <kvpool/pool/pool_set.hpp>
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
 #include <limits>
 #include <utility>
-
-#include <fmt/format.h>
 
 namespace kvpool {
 namespace {
@@ -147,8 +147,7 @@ std::uintptr_t PoolSet::entry_address(PoolId pool, std::int64_t entry) const noe
 std::vector<PlacedView> PoolSet::views(PoolId pool, std::size_t group) const {
   std::vector<PlacedView> placed;
   for (TensorView& view : views_of(descriptor(pool), group)) {
-    const std::uintptr_t address =
-        base(pool) + static_cast<std::uintptr_t>(view.offset.count());
+    const std::uintptr_t address = base(pool) + static_cast<std::uintptr_t>(view.offset.count());
     placed.push_back({.view = std::move(view), .address = address});
   }
   return placed;

@@ -384,7 +384,8 @@ TEST_CASE("whatever stands in the request, reading ends in a plan or an error wi
                                   Json::array({1, 2}),
                                   Json::array({Json::object()})};
   int refused = 0;
-  for (const PlanRequest& request : {test::detailed_request(), test::windowed_request(), test::hybrid_request()}) {
+  for (const PlanRequest& request :
+       {test::detailed_request(), test::windowed_request(), test::hybrid_request()}) {
     const Json document = Json::parse(plan_to_json(plan_of(request)));
     std::vector<std::string> paths;
     collect(document["request"], "/request", paths);

@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <kvpool/plan/memory_budget.hpp>
 
-#include <string>
-
 #include "support/catch.hpp"
 #include "support/models.hpp"
+
+#include <string>
 
 namespace kvpool {
 namespace {
@@ -68,9 +68,8 @@ TEST_CASE("lines sum to the device's total") {
 
 TEST_CASE("quantised weights are counted in their own bits") {
   ModelConfig model = llama_8b();
-  model.parameters = {.plain = Elements{1'000},
-                      .quantized = Elements{1'000'000},
-                      .quantized_centibits = 425};
+  model.parameters = {
+      .plain = Elements{1'000}, .quantized = Elements{1'000'000}, .quantized_centibits = 425};
   const auto ledger = budget_ledger({.gpu_memory = Bytes{kGiB}}, {}, {}, model, nullptr);
   REQUIRE(ledger.has_value());
   CHECK(line(*ledger, "weights").bytes == Bytes{2'000 + 531'250});
@@ -83,9 +82,9 @@ TEST_CASE("without a budget, a GPU or its memory there is no account") {
 }
 
 TEST_CASE("weights above the memory leave a negative budget, not a wrapped one") {
-  const auto ledger = budget_ledger(
-      {.gpu_memory = Bytes{kGiB}, .weights = Bytes{10 * kGiB}, .overhead = Bytes{0}}, {}, {},
-      llama_8b(), nullptr);
+  const auto ledger =
+      budget_ledger({.gpu_memory = Bytes{kGiB}, .weights = Bytes{10 * kGiB}, .overhead = Bytes{0}},
+                    {}, {}, llama_8b(), nullptr);
   REQUIRE(ledger.has_value());
   CHECK(ledger->back().bytes < Bytes{-8 * kGiB});
 }

@@ -2,12 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <kvpool/plan/pool_plan.hpp>
 
-#include <vector>
-
 #include <kvpool/plan/planner.hpp>
 
 #include "support/catch.hpp"
 #include "support/models.hpp"
+
+#include <vector>
 
 namespace kvpool {
 namespace {

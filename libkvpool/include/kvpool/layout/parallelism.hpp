@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstdint>
-
 #include <kvpool/core/units.hpp>
+
+#include <cstdint>
 
 namespace kvpool {
 

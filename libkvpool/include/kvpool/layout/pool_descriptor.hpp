@@ -2,17 +2,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <kvpool/core/result.hpp>
+#include <kvpool/core/units.hpp>
+#include <kvpool/layout/layer_group.hpp>
+#include <kvpool/layout/page_geometry.hpp>
+
 #include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include <kvpool/core/result.hpp>
-#include <kvpool/core/units.hpp>
-#include <kvpool/layout/layer_group.hpp>
-#include <kvpool/layout/page_geometry.hpp>
 
 namespace kvpool {
 
@@ -88,9 +88,10 @@ struct TensorView {
   PlaneKind kind = PlaneKind::kKey;
   /// Format of the elements.
   KvDtype dtype = KvDtype::kBf16;
-  /// Extents: [rows, 2, heads, slots, dim] for K and V of equal width, [rows, heads, slots, dim] for
-  /// K or V alone, [rows, slots, dim] for latent and indexer (in bytes for record formats and
-  /// scales), [rows, elements] for states. Rows include the reserved ones, so a page id indexes them.
+  /// Extents: [rows, 2, heads, slots, dim] for K and V of equal width, [rows, heads, slots, dim]
+  /// for K or V alone, [rows, slots, dim] for latent and indexer (in bytes for record formats and
+  /// scales), [rows, elements] for states. Rows include the reserved ones, so a page id indexes
+  /// them.
   std::vector<std::int64_t> shape{};
   /// Distances between neighbours of each extent, in bytes.
   std::vector<std::int64_t> strides{};

@@ -2,29 +2,29 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <kvpool/core/kv_dtype.hpp>
+#include <kvpool/core/units.hpp>
+#include <kvpool/model/layer_cache.hpp>
+
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include <kvpool/core/kv_dtype.hpp>
-#include <kvpool/core/units.hpp>
-#include <kvpool/model/layer_cache.hpp>
-
 namespace kvpool {
 
 /// How draft tokens are made.
 enum class DrafterKind {
-  kMtp,          ///< next-token layers of the target itself
-  kEagle3,       ///< one-model Eagle3 head
-  kDflash,       ///< standalone block drafter
-  kDspark,       ///< standalone block drafter with a Markov head (GQA or MLA)
-  kDomino,       ///< external block drafter, pools as DFlash
-  kPeagle,       ///< external parallel Eagle, pools as DFlash
-  kDraftTarget,  ///< a small model of the target's family
-  kPard,         ///< external parallel drafter
-  kNgram,        ///< tokens looked up in the prompt: no cache
+  kMtp,              ///< next-token layers of the target itself
+  kEagle3,           ///< one-model Eagle3 head
+  kDflash,           ///< standalone block drafter
+  kDspark,           ///< standalone block drafter with a Markov head (GQA or MLA)
+  kDomino,           ///< external block drafter, pools as DFlash
+  kPeagle,           ///< external parallel Eagle, pools as DFlash
+  kDraftTarget,      ///< a small model of the target's family
+  kPard,             ///< external parallel drafter
+  kNgram,            ///< tokens looked up in the prompt: no cache
   kSuffixAutomaton,  ///< tokens looked up in a suffix automaton: no cache
 };
 
@@ -63,7 +63,8 @@ struct ConfigFact {
 
 /// Parameters of the whole model, estimated from the config.
 struct ParameterEstimate {
-  /// Parameters kept in the native type: embeddings, norms, everything a quantised checkpoint skips.
+  /// Parameters kept in the native type: embeddings, norms, everything a quantised checkpoint
+  /// skips.
   Elements plain{};
   /// Parameters stored in the checkpoint's quantised weight format.
   Elements quantized{};

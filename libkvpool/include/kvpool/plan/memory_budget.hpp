@@ -2,17 +2,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstdint>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <vector>
-
 #include <kvpool/capability/device_spec.hpp>
 #include <kvpool/core/result.hpp>
 #include <kvpool/core/units.hpp>
 #include <kvpool/layout/parallelism.hpp>
 #include <kvpool/model/model_config.hpp>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
 
 namespace kvpool {
 
@@ -69,8 +69,10 @@ struct BudgetRequest {
 /// @param device the GPU, if known
 /// @param target the model; @param drafter its drafter, or null
 /// @return the lines; `kInvalidArgument` when neither a KV budget, a GPU nor its memory is given
-[[nodiscard]] Result<std::vector<LedgerLine>> budget_ledger(
-    const BudgetRequest& request, const std::optional<DeviceSpec>& device,
-    const Parallelism& parallelism, const ModelConfig& target, const ModelConfig* drafter);
+[[nodiscard]] Result<std::vector<LedgerLine>> budget_ledger(const BudgetRequest& request,
+                                                            const std::optional<DeviceSpec>& device,
+                                                            const Parallelism& parallelism,
+                                                            const ModelConfig& target,
+                                                            const ModelConfig* drafter);
 
 }  // namespace kvpool

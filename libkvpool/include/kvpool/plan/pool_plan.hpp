@@ -2,14 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <vector>
-
 #include <kvpool/capability/decision.hpp>
 #include <kvpool/core/result.hpp>
 #include <kvpool/core/units.hpp>
@@ -19,6 +11,14 @@
 #include <kvpool/plan/memory_budget.hpp>
 #include <kvpool/plan/plan_request.hpp>
 #include <kvpool/pool/pool_set.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
 
 namespace kvpool {
 
@@ -156,7 +156,8 @@ struct Plan {
 
 /// One size for all ranks: for every pool the fewest pages over `ranks` that have it. A pool that
 /// only some stages have keeps its size.
-/// @return one plan per given rank, shrunk; `kInvalidArgument` when `ranks` is empty or pools of one
+/// @return one plan per given rank, shrunk; `kInvalidArgument` when `ranks` is empty or pools of
+/// one
 ///   name differ in page size
 [[nodiscard]] Result<std::vector<PoolPlan>> common_plan(std::span<const PoolPlan> ranks);
 
