@@ -51,6 +51,7 @@ enum class OptionId {
   kEngineVersion,
   kDeployment,
   kAllocations,
+  kStage,
   kJson,
 };
 

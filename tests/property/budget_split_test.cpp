@@ -77,10 +77,10 @@ TEST_CASE("behaviour 1: the draft is charged for its own window, not the target'
   REQUIRE(draft->groups.size() == 2);
   CHECK(draft->groups[1].group.span == Span{SpanKind::kSlidingWindow, Tokens{512}});
   // 64 B a token (16 elements, K and V, bf16): 512 tokens and the page in which the window starts.
-  const AffineCost window = sequence_cost(draft->groups[1], Tokens{1});
+  const AffineCost window = sequence_cost(draft->groups[1], {.lookahead = Tokens{1}});
   CHECK(window.fixed_bytes.count() == (512 + 64) * 64);
   CHECK(window.bytes_per_token.count() == 0);
-  CHECK(sequence_cost(draft->groups[0], Tokens{1}).bytes_per_token.count() == 64);
+  CHECK(sequence_cost(draft->groups[0], {.lookahead = Tokens{1}}).bytes_per_token.count() == 64);
 }
 
 TEST_CASE("behaviour 2: a target that does not fit does not shorten the draft") {
@@ -263,7 +263,7 @@ TEST_CASE(
   REQUIRE(pool != nullptr);
   CHECK(pool->groups[0].page.page_bytes.count() == 5'760 * 64);
   CHECK(pool->groups[0].page.planes[0].dtype == KvDtype::kBf16);
-  CHECK(sequence_cost(pool->groups[0], Tokens{0}).bytes_per_token.count() == 5'760);
+  CHECK(sequence_cost(pool->groups[0], {}).bytes_per_token.count() == 5'760);
   CHECK(find_pool(*plan, PoolRole::kTarget)->groups[0].page.planes[0].dtype == KvDtype::kFp8E4m3);
   // The same number of tokens in both pools, not half as many in the draft's.
   const std::int64_t in_target = find_pool(*plan, PoolRole::kTarget)->slabs.count() * 64;
@@ -303,7 +303,7 @@ TEST_CASE("behaviours 38 and 39: the cost charges the page that is allocated") {
     REQUIRE(pool != nullptr);
     CHECK(pool->groups[0].page.page_bytes.count() == bytes);
     CHECK(pool->groups[0].page.tokens_per_block.count() == (page == 64 ? 64 : 32));
-    CHECK(sequence_cost(pool->groups[0], Tokens{0}).bytes_per_token.count() == 1'280);
+    CHECK(sequence_cost(pool->groups[0], {}).bytes_per_token.count() == 1'280);
   }
 }
 

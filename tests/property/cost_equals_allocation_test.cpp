@@ -244,14 +244,15 @@ TEST_CASE("cost equals allocation for every bundled config, drafter, page, tp an
   const Drafters drafters;
   const Counts counts = sweep(targets, drafters.all());
   // 34 targets x 9 drafters, and MTP for the 7 that have it, x 4 pages x 5 sizes x 11 formats:
-  // 68,860. 27 targets (30 with MTP) keep K and V and refuse the 2 MLA formats: 246 x 40 = 9,840.
-  // The 7 with MLA refuse the 3 formats with a scale per token and head: 67 x 60 = 4,020. fp4_mla
-  // is refused to the 2 hybrids of them, at 128 for that alone (90) and else for the page too
-  // (270), and to the 5 others at pages other than 128 (675; with MTP, whose page it is too, 60).
+  // 68,860. The 27 targets that keep K and V refuse the 2 MLA formats, 243 x 40 = 9,720, and so do
+  // the MTP layers of 3 of them, 120. The 7 with MLA refuse the 3 formats with a scale per token
+  // and head, 63 x 60 = 3,780, with the MTP layers of 4 of them, 240. fp4_mla is refused to the 2
+  // hybrids among those, at 128 for that alone (90) and else for the page too (270), and to the 5
+  // others at pages other than 128 (675; 60 with MTP, whose page it is too).
   CHECK(counts.accepted == 53'905);
   CHECK(text(counts.refused) ==
-        "draft_page_size+target_page_size 60, kv_cache_dtype 13950, "
-        "kv_cache_dtype+target_page_size 270, target_page_size 675");
+        "draft_kv_cache_dtype+kv_cache_dtype 360, draft_page_size+target_page_size 60, "
+        "kv_cache_dtype 13590, kv_cache_dtype+target_page_size 270, target_page_size 675");
 }
 
 // Layers that tp does not divide evenly are replicated or refused, and the oracle says which.
@@ -287,8 +288,8 @@ TEST_CASE("cost equals allocation for the configs beside the source tree") {
   CHECK(targets.size() == 111);
   CHECK(counts.accepted == 81'950);
   CHECK(text(counts.refused) ==
-        "draft_page_size+target_page_size 210, kv_cache_dtype 21180, "
-        "kv_cache_dtype+target_page_size 60, target_page_size 1320");
+        "draft_kv_cache_dtype+kv_cache_dtype 1560, draft_page_size+target_page_size 210, "
+        "kv_cache_dtype 19620, kv_cache_dtype+target_page_size 60, target_page_size 1320");
 }
 #else
 TEST_CASE("cost equals allocation for the configs beside the source tree") {

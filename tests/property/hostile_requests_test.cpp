@@ -286,6 +286,9 @@ TEST_CASE("requests that contradict themselves name the key") {
   request.target.layers.clear();
   CHECK_FALSE(survive(request).has_value());
   request = ordinary();
+  request.parallelism = {.tensor = 4, .decode_context = 3};
+  CHECK(survive(request).error().key == "decode_context_parallel_size");
+  request = ordinary();
   request.granularity = Bytes{3 << 20};
   CHECK(survive(request).error().key == "granularity");
   request = ordinary();
@@ -309,7 +312,7 @@ TEST_CASE("formats that do not suit a drafter are refusals, not errors") {
   const auto joined = survive(request);
   REQUIRE(joined.has_value());
   CHECK_FALSE(joined->fits);
-  CHECK(joined->refusals.at(0).id == "kv_cache_dtype");
+  CHECK(joined->refusals.at(0).id == "draft_kv_cache_dtype");
 
   // A format or page of its own cannot be kept where there is no pool of its own.
   request.kv_dtype = KvDtype::kBf16;
@@ -330,7 +333,7 @@ TEST_CASE("formats that do not suit a drafter are refusals, not errors") {
   request.drafter = DrafterRequest{.kind = DrafterKind::kMtp, .kv_dtype = KvDtype::kFp8DsMla};
   const auto mtp = survive(request);
   REQUIRE(mtp.has_value());
-  CHECK(mtp->refusals.at(0).id == "kv_cache_dtype");
+  CHECK(mtp->refusals.at(0).id == "draft_kv_cache_dtype");
 }
 
 }  // namespace kvpool

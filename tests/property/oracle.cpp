@@ -46,6 +46,15 @@ class Reader {
     }
     const Int shared = number("num_kv_shared_layers", 0);
     for (Int i = depth - shared; i < depth; ++i) {
+      // They read the last layer of their kind that has a cache of its own.
+      const auto at = [this](Int j) {
+        return json_.at("layer_types").at(static_cast<std::size_t>(j));
+      };
+      Int source = depth - shared - 1;
+      while (at(source) != at(i)) {
+        --source;
+      }
+      model.reads[i] = source;
       model.layers[static_cast<std::size_t>(i)].clear();
     }
     if (json_.value("is_encoder_decoder", false)) {
@@ -325,11 +334,13 @@ struct Slice {
 
 Slice slice_of(const std::vector<std::vector<Cache>>& layers, const Request& r,
                const std::string& dtype, Int page, Int conv_bytes) {
-  const Int tp = r.attention_dp ? 1 : r.tp;
+  const Int ranks = r.attention_dp ? 1 : r.tp;
   std::map<std::pair<Keeps, Int>, Int> bunches;
   Slice slice;
   for (const auto& caches : layers) {
     for (const Cache& c : caches) {
+      // Ranks that share out a sequence's tokens hold the same heads; a state is divided by all.
+      const Int tp = c.kind == Kind::kState ? ranks : ranks / r.context_parallel;
       const Int bytes = cache_bytes(c, dtype, page, tp, conv_bytes);
       if (c.kind == Kind::kState) {
         slice.state_bytes += bytes;
@@ -496,16 +507,21 @@ Int tokens_of(const Side& side, const Request& r) {
          r.context_parallel;
 }
 
-/// Contiguous equal parts; what is left over goes one each to the stages before the last.
-std::vector<std::vector<Cache>> part_of(const std::vector<std::vector<Cache>>& layers, Int stages,
-                                        Int stage) {
-  const Int count = static_cast<Int>(layers.size());
-  std::vector<Int> sizes(static_cast<std::size_t>(stages), count / stages);
-  for (Int left = count % stages, at = stages - 2; left > 0; --left, --at) {
+/// First layer of a stage and how many it has: contiguous equal parts; what is left over goes one
+/// each to the stages before the last.
+std::pair<Int, Int> stage_layers(Int layers, Int stages, Int stage) {
+  std::vector<Int> sizes(static_cast<std::size_t>(stages), layers / stages);
+  for (Int left = layers % stages, at = stages - 2; left > 0; --left, --at) {
     ++sizes[static_cast<std::size_t>(at)];
   }
-  const Int first = std::accumulate(sizes.begin(), sizes.begin() + stage, Int{0});
-  return {layers.begin() + first, layers.begin() + first + sizes[static_cast<std::size_t>(stage)]};
+  return {std::accumulate(sizes.begin(), sizes.begin() + stage, Int{0}),
+          sizes[static_cast<std::size_t>(stage)]};
+}
+
+std::vector<std::vector<Cache>> part_of(const std::vector<std::vector<Cache>>& layers, Int stages,
+                                        Int stage) {
+  const auto [first, count] = stage_layers(static_cast<Int>(layers.size()), stages, stage);
+  return {layers.begin() + first, layers.begin() + first + count};
 }
 
 std::vector<std::vector<Cache>> draft_layers(const Request& r, Int stage) {
@@ -670,13 +686,14 @@ std::set<std::string> refusals(const Request& r) {
   std::set<std::string> ids;
   const Int tp = r.attention_dp ? 1 : r.tp;
   bool recurrent = false;
-  const auto check = [&](const std::vector<std::vector<Cache>>& layers, const std::string& dtype) {
+  const auto check = [&](const std::vector<std::vector<Cache>>& layers, const std::string& dtype,
+                         const std::string& of) {
     for (const auto& caches : layers) {
       for (const Cache& c : caches) {
         const bool latent_only = dtype == "fp8_ds_mla" || dtype == "fp4_mla";
         if ((c.kind == Kind::kKeyValue && latent_only) ||
             (c.kind == Kind::kLatent && is_per_token_head(dtype))) {
-          ids.insert("kv_cache_dtype");
+          ids.insert(of + "kv_cache_dtype");
         }
         if (c.kind == Kind::kState &&
             (c.state_heads % tp != 0 || c.channels % tp != 0 || c.matrix % tp != 0)) {
@@ -685,7 +702,7 @@ std::set<std::string> refusals(const Request& r) {
       }
     }
   };
-  check(r.target->layers, r.dtype);
+  check(r.target->layers, r.dtype, "");
   for (const auto& caches : r.target->layers) {
     recurrent = recurrent || std::any_of(caches.begin(), caches.end(),
                                          [](const Cache& c) { return c.kind == Kind::kState; });
@@ -701,11 +718,21 @@ std::set<std::string> refusals(const Request& r) {
   if (r.dtype == "fp4_mla" && has_latent && r.page != 128) {
     ids.insert("target_page_size");
   }
+  for (Int stage = 0; stage < r.pp; ++stage) {
+    const auto [first, count] =
+        stage_layers(static_cast<Int>(r.target->layers.size()), r.pp, stage);
+    for (Int i = first; i < first + count; ++i) {
+      const auto reads = r.target->reads.find(i);
+      if (reads != r.target->reads.end() && reads->second < first) {
+        ids.insert("pipeline_parallel_size");
+      }
+    }
+  }
   if (r.drafter != nullptr) {
-    check(r.drafter->layers, r.extends_target ? r.dtype : r.draft_dtype);
+    check(r.drafter->layers, r.extends_target ? r.dtype : r.draft_dtype, "draft_");
   }
   if (r.mtp) {
-    check({r.target->mtp}, r.extends_target ? r.dtype : r.draft_dtype);
+    check({r.target->mtp}, r.extends_target ? r.dtype : r.draft_dtype, "draft_");
     // Its layers have the target's page, whose kernel refuses it as well.
     const bool latent = !r.target->mtp.empty() && r.target->mtp.front().kind == Kind::kLatent;
     if (latent && (r.extends_target ? r.dtype : r.draft_dtype) == "fp4_mla" && r.page != 128) {

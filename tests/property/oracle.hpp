@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
@@ -43,6 +44,7 @@ struct Model {
   std::vector<std::vector<Cache>> layers;
   std::vector<Cache> mtp;  // one next-token layer
   Int mtp_layers = 0;
+  std::map<Int, Int> reads;    // layers without a cache, and the layer whose cache they read
   std::string dtype = "bf16";  // of the weights
   std::string kv_dtype;        // of the cache, where the checkpoint says so
   Int max_positions = 0;

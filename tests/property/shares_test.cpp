@@ -51,8 +51,10 @@ class Scenarios {
       s.pp = 1 + dice_.below(std::min<std::int64_t>(
                      8, static_cast<std::int64_t>(s.target->model.layers.size())));
     }
-    s.context_parallel = dice_.one_in(5) ? std::int64_t{2} << dice_.below(2) : 1;
     s.attention_dp = dice_.one_in(5);
+    if (dice_.one_in(3) && !s.attention_dp) {
+      s.context_parallel = std::min(s.tp, std::int64_t{1} << dice_.below(4));
+    }
     if (!dice_.one_in(3)) {
       s.sequences = dice_.spread(0, 8);
     }
@@ -518,6 +520,7 @@ TEST_CASE("no two rows of a pool with one group overlap, and all lie inside it")
     s.page = 1 + scenarios.dice().below(8);
     s.tp = 16;
     s.attention_dp = scenarios.dice().one_in(3);
+    s.context_parallel = 1;
     s.budget = std::int64_t{1} << 36;
     s.dtype = s.dtype == KvDtype::kFp4Mla ? KvDtype::kBf16 : s.dtype;
     const auto plan = make_plan(test::request_of(s), test::known());

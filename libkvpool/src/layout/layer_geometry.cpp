@@ -75,7 +75,7 @@ class GeometryBuilder {
   }
 
   void operator()(const StateCache& cache) {
-    const std::int64_t tp = head_parallel_size(parallelism_);
+    const std::int64_t tp = state_parallel_size(parallelism_);
     const std::int64_t divided_channels =
         (CheckedInt{cache.conv_channels} - CheckedInt{cache.groups} * cache.channels_per_group)
             .saturated();

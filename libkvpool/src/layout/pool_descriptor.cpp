@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <kvpool/layout/pool_descriptor.hpp>
 
+#include <kvpool/core/checked.hpp>
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -145,6 +147,21 @@ std::vector<std::int64_t> TensorView::element_strides() const {
     stride /= strides.back();
   }
   return elements;
+}
+
+Bytes PoolDescriptor::charged_bytes(Slabs usable) const noexcept {
+  const CheckedInt bytes =
+      (CheckedInt{usable.count()} + reserved_slabs.count()) * slab_bytes.count();
+  return Bytes{
+      (ceil_div(bytes, CheckedInt{granularity.count()}) * granularity.count()).saturated()};
+}
+
+Slabs PoolDescriptor::most_slabs_within(Bytes share) const noexcept {
+  if (share.count() < 0) {
+    return Slabs{-1};
+  }
+  const Bytes whole_granules = share / granularity * granularity;
+  return Slabs{whole_granules / slab_bytes} - reserved_slabs;
 }
 
 Bytes PoolDescriptor::slab_waste() const noexcept {

@@ -360,8 +360,9 @@ Result<Plan> allocate_plan(const PlanRequest& request, const Resolution& resolut
             .resolution = resolution,
             .decisions = resolution.decisions,
             .refusals = resolution.refusals};
-  auto ledger = budget_ledger(request.budget, request.device, request.parallelism, request.target,
-                              drafter_model(request));
+  auto ledger =
+      budget_ledger(request.budget, request.device, request.parallelism,
+                    request.workload.max_batched_tokens, request.target, drafter_model(request));
   if (!ledger) {
     return std::move(ledger).error();
   }

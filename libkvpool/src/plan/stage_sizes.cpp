@@ -10,26 +10,10 @@
 namespace kvpool {
 namespace {
 
-/// `bytes` in whole granules.
-CheckedInt in_granules(CheckedInt bytes, Bytes granularity) {
-  return ceil_div(bytes, CheckedInt{granularity.count()}) * granularity.count();
-}
-
-/// What a pool of so many usable slabs is charged. More than 64 bits count as the most there is, so
+/// What a pool of so many usable slabs is charged; more than 64 bits count as the most there is, so
 /// that sums of charges do not fail.
 CheckedInt charge(const PoolDescriptor& pool, CheckedInt slabs) {
-  return CheckedInt{
-      in_granules((slabs + pool.reserved_slabs.count()) * pool.slab_bytes.count(), pool.granularity)
-          .saturated()};
-}
-
-/// Most usable slabs whose charge stays within `share`; negative when not even the reserved fit.
-std::int64_t slabs_within(const PoolDescriptor& pool, Bytes share) {
-  if (share.count() < 0) {
-    return -1;
-  }
-  const std::int64_t whole_granules = share / pool.granularity * pool.granularity.count();
-  return whole_granules / pool.slab_bytes.count() - pool.reserved_slabs.count();
+  return CheckedInt{pool.charged_bytes(Slabs{slabs.saturated()}).count()};
 }
 
 Load within(Load load, Tokens longest) {
@@ -112,11 +96,11 @@ CheckedInt size_model(const ModelPools& model, Bytes share, Load planned, const 
   }
   const PoolDescriptor& main = model.pools[model.main_pool];
   const CheckedInt least = fixed_slabs(model, planned, rules) + (model.grows ? 1 : 0);
-  const std::int64_t slabs = slabs_within(main, rest);
-  if (CheckedInt{slabs}.saturated() < least.saturated()) {
+  const Slabs slabs = main.most_slabs_within(rest);
+  if (slabs.count() < least.saturated()) {
     return charge(main, least) - rest.count();
   }
-  sizes.slabs[first + model.main_pool] = Slabs{slabs};
+  sizes.slabs[first + model.main_pool] = slabs;
   sizes.shares[first + model.main_pool] = rest;
   return CheckedInt{0};
 }
@@ -181,9 +165,9 @@ StageSizes size_stage(const StagePools& stage, Bytes budget, Load planned,
   } else if (!stage.target.has_value() && !stage.states.empty()) {
     const PoolDescriptor& last = stage.states.back();
     const Bytes all{(rest + states.shares.back().count()).saturated()};
-    const std::int64_t slots = slabs_within(last, all);
-    if (slots >= states.slabs.back().count()) {
-      states.slabs.back() = Slabs{slots};
+    const Slabs slots = last.most_slabs_within(all);
+    if (slots >= states.slabs.back()) {
+      states.slabs.back() = slots;
       states.shares.back() = all;
       shares.target = Bytes{0};
     }

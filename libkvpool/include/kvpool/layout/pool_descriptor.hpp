@@ -72,7 +72,11 @@ struct PoolDescriptor {
   /// Size of the pool: all its slabs, reserved ones included.
   [[nodiscard]] Bytes bytes() const noexcept { return total_slabs().count() * slab_bytes; }
   /// Bytes charged to the budget and held: `bytes()` in whole granules.
-  [[nodiscard]] Bytes charged_bytes() const noexcept { return align_up(bytes(), granularity); }
+  [[nodiscard]] Bytes charged_bytes() const noexcept { return charged_bytes(slabs); }
+  /// What a pool of this shape with so many usable slabs is charged; 2^63 - 1 when it is more.
+  [[nodiscard]] Bytes charged_bytes(Slabs usable) const noexcept;
+  /// Most usable slabs whose charge stays within `share`; negative when not even the reserved fit.
+  [[nodiscard]] Slabs most_slabs_within(Bytes share) const noexcept;
   /// Bytes inside usable slabs that no page of the planned partition covers.
   [[nodiscard]] Bytes slab_waste() const noexcept;
 

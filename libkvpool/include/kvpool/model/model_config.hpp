@@ -41,6 +41,8 @@ struct DrafterTraits {
   std::optional<DrafterKind> kind{};
   /// Tokens of one draft block (`block_size`), 0 when not stated.
   Tokens block_tokens{};
+  /// Layers of the target that the drafter was trained for (`num_target_layers`), if stated.
+  std::optional<Layers> target_layers{};
 
   /// Field by field.
   friend bool operator==(const DrafterTraits&, const DrafterTraits&) = default;
@@ -61,7 +63,8 @@ struct ConfigFact {
   friend bool operator==(const ConfigFact&, const ConfigFact&) = default;
 };
 
-/// Parameters of the whole model, estimated from the config.
+/// Parameters of the whole model, estimated from the config. `plain` and `quantized` are the whole;
+/// `attention` and `routed_experts` say how much of it parallelism treats apart.
 struct ParameterEstimate {
   /// Parameters kept in the native type: embeddings, norms, everything a quantised checkpoint
   /// skips.
@@ -72,6 +75,11 @@ struct ParameterEstimate {
   std::int64_t quantized_centibits = 1600;
   /// Bits of one plain parameter.
   std::int64_t plain_bits = 16;
+  /// Stored bytes of what mixes tokens (attention, indexers, recurrent layers), part of the whole.
+  /// Every rank keeps them under attention data parallelism.
+  Bytes attention{};
+  /// Stored bytes of the routed experts, part of the whole: divided over expert-parallel ranks.
+  Bytes routed_experts{};
   /// What the estimate rests on, for the ledger's reason.
   std::string basis{};
 
