@@ -21,22 +21,24 @@ namespace fs = std::filesystem;
 /// Larger files are none that a person wrote.
 constexpr std::uintmax_t kLargestFile = 1U << 20U;
 
-[[nodiscard]] std::string place(const std::string& path, const toml::source_position& position) {
-  return fmt::format("{}:{}:{}", path, position.line, position.column);
+[[nodiscard]] std::string place(const toml::source_position& position) {
+  return fmt::format("line {}, column {}", position.line, position.column);
 }
 
-[[noreturn]] void fail_at(const std::string& where, std::string key, std::string message,
-                          ErrorCode code = ErrorCode::kInvalidArgument) {
-  throw Failure{ExitCode::kBadInput, Error{code, std::move(message), where, std::move(key), ""}};
+[[noreturn]] void fail_at(const std::string& path, const std::string& where, std::string key,
+                          std::string message, ErrorCode code = ErrorCode::kInvalidArgument) {
+  throw Failure{ExitCode::kBadInput,
+                Error{code, (where.empty() ? "" : where + ": ") + std::move(message), path,
+                      std::move(key), ""}};
 }
 
 [[nodiscard]] std::string read_text(const std::string& path) {
   std::error_code failed;
   if (!fs::is_regular_file(path, failed)) {
-    fail_at(path, "", "there is no such deployment file", ErrorCode::kNotFound);
+    fail_at(path, "", "", "there is no such deployment file", ErrorCode::kNotFound);
   }
   if (fs::file_size(path, failed) > kLargestFile || failed) {
-    fail_at(path, "", "a deployment file has at most 1 MiB");
+    fail_at(path, "", "", "a deployment file has at most 1 MiB");
   }
   std::ifstream file{path, std::ios::binary};
   std::string text{std::istreambuf_iterator<char>{file}, std::istreambuf_iterator<char>{}};
@@ -47,8 +49,8 @@ constexpr std::uintmax_t kLargestFile = 1U << 20U;
 }
 
 /// The text that the command line would have had for a scalar.
-[[nodiscard]] std::string text_of(const toml::node& node, const std::string& where,
-                                  const std::string& key) {
+[[nodiscard]] std::string text_of(const toml::node& node, const std::string& path,
+                                  const std::string& where, const std::string& key) {
   if (const auto* text = node.as_string()) {
     return text->get();
   }
@@ -61,7 +63,7 @@ constexpr std::uintmax_t kLargestFile = 1U << 20U;
   if (const auto* flag = node.as_boolean()) {
     return flag->get() ? "true" : "false";
   }
-  fail_at(where, key, "a text, a number or true/false is expected");
+  fail_at(path, where, key, "a text, a number or true/false is expected");
 }
 
 /// A path relative to the folder of the deployment file.
@@ -79,17 +81,17 @@ constexpr std::uintmax_t kLargestFile = 1U << 20U;
                                                 const std::string& path, const std::string& key) {
   std::vector<GivenValue> values;
   const auto add = [&](const toml::node& scalar) {
-    const std::string where = place(path, scalar.source().begin);
-    std::string text = text_of(scalar, where, key);
+    const std::string where = place(scalar.source().begin);
+    std::string text = text_of(scalar, path, where, key);
     if ((spec.arity == Arity::kFlag) != scalar.is_boolean()) {
-      fail_at(where, key,
+      fail_at(path, where, key,
               spec.arity == Arity::kFlag ? "true or false is expected"
                                          : "a text or a number is expected");
     }
     if (names_a_file(spec.id)) {
       text = beside(path, text);
     }
-    values.push_back(GivenValue{.text = std::move(text), .file = where});
+    values.push_back(GivenValue{.text = std::move(text), .file = path, .place = where});
   };
   if (const toml::array* array = node.as_array(); array && spec.arity == Arity::kRepeated) {
     for (const toml::node& element : *array) {
@@ -104,27 +106,30 @@ constexpr std::uintmax_t kLargestFile = 1U << 20U;
 void add_key(const std::string& path, const std::string& key, const toml::source_position& position,
              const toml::node& node, std::map<OptionId, std::vector<GivenValue>>& found,
              Options& options) {
-  const std::string where = place(path, position);
+  const std::string where = place(position);
   if (key == "model") {
-    const std::string text = beside(path, text_of(node, where, key));
+    const std::string text = beside(path, text_of(node, path, where, key));
     if (options.input.empty()) {
       options.input = text;
     }
     return;
   }
   const OptionSpec* spec = find_option(key, Command::kPlan);
-  if (spec == nullptr || spec->id == OptionId::kJson || spec->id == OptionId::kDeployment) {
+  if (spec != nullptr && (spec->id == OptionId::kJson || spec->id == OptionId::kDeployment)) {
+    fail_at(path, where, key, "stands on the command line alone: " + spec->flag());
+  }
+  if (spec == nullptr) {
     const std::string_view advice = foreign_option_advice(key);
     std::vector<std::string_view> known = spellings_of(Command::kPlan);
     known.emplace_back("model");
     std::string typed = key;
     std::ranges::replace(typed, '_', '-');
-    fail_at(where, key,
+    fail_at(path, where, key,
             advice.empty() ? "unknown key" + did_you_mean(typed, known)
                            : "not taken: " + std::string{advice});
   }
   if (found.contains(spec->id)) {
-    fail_at(where, key, "the same option stands at " + found[spec->id].front().file);
+    fail_at(path, where, key, "the same option stands in " + found[spec->id].front().place);
   }
   std::vector<GivenValue> values = values_of(*spec, node, path, key);
   if (!values.empty()) {
@@ -143,7 +148,7 @@ void add_deployment_file(const std::string& path, Options& options) {
       add_key(path, std::string{key.str()}, key.source().begin, node, found, options);
     }
   } catch (const toml::parse_error& error) {
-    fail_at(place(path, error.source().begin), "", std::string{error.description()});
+    fail_at(path, place(error.source().begin), "", std::string{error.description()});
   }
   for (auto& [id, values] : found) {
     if (!options.values.contains(id)) {

@@ -99,6 +99,18 @@ struct Dashed {
   return Dashed{name, value};
 }
 
+/// `-tp4` as `-tp 4`: a single dash, an option, a number.
+[[nodiscard]] std::optional<Dashed> split_number(std::string_view argument, Command command) {
+  const std::size_t digits = argument.find_first_of("0123456789");
+  if (argument.starts_with("--") || digits == std::string_view::npos || digits < 2 ||
+      argument.find_first_not_of("0123456789", digits) != std::string_view::npos) {
+    return std::nullopt;
+  }
+  const Dashed option{argument.substr(1, digits - 1), argument.substr(digits)};
+  const OptionSpec* spec = find_option(option.name, command);
+  return spec != nullptr && spec->arity == Arity::kOne ? std::optional{option} : std::nullopt;
+}
+
 }  // namespace
 
 NormalArguments normalise_arguments(std::span<const std::string_view> arguments) {
@@ -111,7 +123,7 @@ NormalArguments normalise_arguments(std::span<const std::string_view> arguments)
                                 arguments.end());
       break;
     }
-    const std::optional<Dashed> option = split_option(argument);
+    std::optional<Dashed> option = split_option(argument);
     if (!option.has_value()) {
       if (normal.has_command) {
         normal.positionals.emplace_back(argument);
@@ -138,6 +150,11 @@ NormalArguments normalise_arguments(std::span<const std::string_view> arguments)
                           joined(kCommandNames));
     }
     const OptionSpec* spec = find_option(option->name, normal.command);
+    if (const auto number = split_number(argument, normal.command);
+        spec == nullptr && number.has_value()) {
+      option = number;
+      spec = find_option(option->name, normal.command);
+    }
     if (spec == nullptr) {
       fail_unknown_option(argument, option->name, normal.command);
     }

@@ -52,6 +52,7 @@ enum class OptionId {
   kDeployment,
   kAllocations,
   kVerifyOnGpu,
+  kStage,
   kJson,
 };
 

@@ -52,7 +52,7 @@ constexpr std::array<CommandText, 4> kCommandTexts{{
      "  kvplan kernels ./model --gpu h200 --kernels my_kernels.toml --json\n"},
     {"does what an engine allocated agree with what a plan charged",
      "  kvplan verify plan.json --allocations allocations.json\n"
-     "  kvplan verify plan.json --allocations allocations.json --json\n"
+     "  kvplan verify plan.json --allocations allocations.json --stage 1 --json\n"
      "  kvplan plan ./model --gpu h200 --json > plan.json   (makes the plan)\n"},
 }};
 
@@ -146,8 +146,8 @@ void GivenValue::fail(const OptionSpec& option, const std::string& message) cons
   if (file.empty()) {
     throw usage_failure(option.flag() + ": " + message);
   }
-  throw Failure{ExitCode::kBadInput, Error{ErrorCode::kInvalidArgument, message, file,
-                                           std::string{option.spellings[0]}, text}};
+  throw Failure{ExitCode::kBadInput, Error{ErrorCode::kInvalidArgument, place + ": " + message,
+                                           file, std::string{option.spellings[0]}, text}};
 }
 
 bool Options::flag(OptionId id) const {
@@ -208,7 +208,8 @@ CommandLine read_command_line(std::span<const std::string_view> arguments) {
                    .text = {}};
   for (auto& [id, texts] : store) {
     for (std::string& text : texts) {
-      line.options.values[id].push_back(GivenValue{.text = std::move(text), .file = {}});
+      line.options.values[id].push_back(
+          GivenValue{.text = std::move(text), .file = {}, .place = {}});
     }
   }
   return line;

@@ -17,8 +17,10 @@ namespace kvpool::cli {
 struct GivenValue {
   /// The text.
   std::string text;
-  /// Deployment file it stands in, with line and column; empty for the command line.
+  /// Deployment file it stands in; empty for the command line.
   std::string file;
+  /// Line and column in the file.
+  std::string place;
 
   /// Throws: a usage failure for the command line, an input error with its place for a file.
   [[noreturn]] void fail(const OptionSpec& option, const std::string& message) const;

@@ -22,6 +22,8 @@ namespace {
 
 using enum OptionId;
 
+constexpr std::array<std::string_view, 3> kSets{"trtllm", "exact", "kvpool"};
+
 [[nodiscard]] bool means_default(std::string_view text) noexcept {
   return text == "auto" || text == "-1";
 }
@@ -70,11 +72,17 @@ class Values {
     }
     const auto dtype = parse_kv_dtype(given->text);
     if (!dtype.has_value()) {
-      std::vector<std::string_view> names{"auto", "fp8"};
+      std::vector<std::string_view> names{"auto"};
       for (const KvDtype known : all_kv_dtypes()) {
         names.push_back(to_string(known));
       }
-      fail_choice(*given, id, "cache format", names);
+      std::string spellings;
+      for (const std::string_view spelling : {"fp8", "fp8_per_token_head", "int8", "fp4"}) {
+        const auto known = parse_kv_dtype(spelling);
+        spellings.append(spellings.empty() ? " (" : ", ").append(spelling).append(" is ");
+        spellings.append(known.has_value() ? to_string(*known) : spelling);
+      }
+      fail_choice(*given, id, "cache format", names, spellings + ")");
     }
     return dtype;
   }
@@ -93,11 +101,13 @@ class Values {
     return value;
   }
   [[noreturn]] static void fail_choice(const GivenValue& given, OptionId id, std::string_view what,
-                                       std::span<const std::string_view> names) {
-    given.fail(
-        option_spec(id),
-        "unknown " + std::string{what} + " '" + given.text + "'" + did_you_mean(given.text, names) +
-            (nearest(given.text, names).empty() ? "; known are " : " known are ") + joined(names));
+                                       std::span<const std::string_view> names,
+                                       const std::string& spellings = {}) {
+    given.fail(option_spec(id),
+               "unknown " + std::string{what} + " '" + given.text + "'" +
+                   did_you_mean(given.text, names) +
+                   (nearest(given.text, names).empty() ? "; known are " : " known are ") +
+                   joined(names) + spellings);
   }
 
  private:
@@ -184,7 +194,6 @@ void read_memory(const Options& options, const Values& values, PlanRequest& requ
 void read_cache(const Values& values, PlanRequest& request) {
   constexpr std::array<std::string_view, 4> kLayouts{"page_major_hnd", "page_major_nhd",
                                                      "layer_major_hnd", "layer_major_nhd"};
-  constexpr std::array<std::string_view, 3> kSets{"trtllm", "exact", "kvpool"};
   request.kv_dtype = values.dtype(kKvCacheDtype);
   request.tokens_per_block = values.tokens(kPageSize);
   request.workload.max_model_len = values.tokens(kMaxModelLen);
@@ -205,6 +214,11 @@ void read_cache(const Values& values, PlanRequest& request) {
   for (char& letter : name) {
     letter = letter == '-' ? '_' : letter;
     letter = letter >= 'A' && letter <= 'Z' ? static_cast<char>(letter - 'A' + 'a') : letter;
+  }
+  if (name == "eagle" || name == "eagle_3") {
+    name = to_string(DrafterKind::kEagle3);
+  } else if (name == "p_eagle") {
+    name = to_string(DrafterKind::kPeagle);
   }
   return parse_drafter_kind(name);
 }
@@ -288,6 +302,35 @@ std::int64_t parse_share_ppm(std::string_view text) noexcept {
     value += (digit - '0') * unit;
   }
   return value > 0 && value <= kWhole ? value : -1;
+}
+
+std::string unused_options(const Options& options) {
+  std::string names;
+  if (options.find(kKvBudget) != nullptr) {
+    for (const OptionId id : {kGpuMemory, kGpuMemoryUtilization, kWeights, kOverhead}) {
+      if (options.find(id) != nullptr) {
+        names.append(names.empty() ? "" : ", ").append(option_spec(id).flag());
+      }
+    }
+  }
+  return names.empty() ? names : names + ": not used, --kv-budget starts below them";
+}
+
+std::string spelled_as(const Options& options, OptionId id) {
+  const GivenValue* given = options.find(id);
+  if (given == nullptr) {
+    return {};
+  }
+  const auto dtype = parse_kv_dtype(given->text);
+  return dtype.has_value() && to_string(*dtype) != given->text ? given->text : std::string{};
+}
+
+std::optional<KernelSet> asked_kernel_set(const Options& options) {
+  return Values{options}.choice<KernelSet>(kKernelSet, "kernel set", parse_kernel_set, kSets);
+}
+
+std::optional<std::int64_t> read_stage(const Options& options) {
+  return Values{options}.number(kStage, 0);
 }
 
 CapabilityRegistry read_registry(const Options& options) {

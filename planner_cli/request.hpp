@@ -7,6 +7,10 @@
 
 #include "options.hpp"
 
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
 namespace kvpool::cli {
 
 /// A deployment that was read and understood.
@@ -23,6 +27,18 @@ struct Deployment {
 /// Understands every option and reads the files that they name. Throws a `Failure`: usage for a
 /// value on the command line, input for what stands in files.
 [[nodiscard]] Deployment read_deployment(const Options& options);
+
+/// Options that were given and are not used, and why; empty when there are none.
+[[nodiscard]] std::string unused_options(const Options& options);
+
+/// What a cache format was spelled as, where that is not its own name; else empty.
+[[nodiscard]] std::string spelled_as(const Options& options, OptionId id);
+
+/// `--kernel-set`, when it is given.
+[[nodiscard]] std::optional<KernelSet> asked_kernel_set(const Options& options);
+
+/// `--stage`, when it is given. Throws a usage `Failure` for what is no whole number from 0 on.
+[[nodiscard]] std::optional<std::int64_t> read_stage(const Options& options);
 
 /// A share such as `0.92` in millionths, exactly; -1 for what is not above 0 and at most 1 with at
 /// most six decimals.

@@ -72,12 +72,13 @@ Pages pages_in_pool(const Plan& plan, const PoolDescriptor& pool, const PooledGr
   return group.group.is_state ? pages * plan.resolution.state_slots_per_seq : pages;
 }
 
-AffineCost cost_in_pool(const Plan& plan, const PooledGroup& group) {
-  AffineCost cost = sequence_cost(group, plan.resolution.draft_tokens);
-  if (group.group.is_state) {
-    cost.fixed_bytes = cost.fixed_bytes * plan.resolution.state_slots_per_seq;
-  }
-  return cost;
+Bytes sequence_bytes(const Plan& plan, const PoolDescriptor& pool, const PooledGroup& group,
+                     Tokens length) {
+  return pages_in_pool(plan, pool, group, length).count() * group.page.page_bytes;
+}
+
+AffineCost cost_in_pool(const Plan& plan, const PoolDescriptor& pool, const PooledGroup& group) {
+  return sequence_cost(group, sequence_rules(plan, pool.role));
 }
 
 std::string ranges_text(const std::vector<std::int64_t>& numbers) {

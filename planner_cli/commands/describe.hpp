@@ -36,8 +36,13 @@ namespace kvpool::cli {
 [[nodiscard]] Pages pages_in_pool(const Plan& plan, const PoolDescriptor& pool,
                                   const PooledGroup& group, Tokens length);
 
+/// Bytes of one sequence in one group of a pool, from its pages.
+[[nodiscard]] Bytes sequence_bytes(const Plan& plan, const PoolDescriptor& pool,
+                                   const PooledGroup& group, Tokens length);
+
 /// Cost of one sequence in a group of a pool, snapshots of its state included.
-[[nodiscard]] AffineCost cost_in_pool(const Plan& plan, const PooledGroup& group);
+[[nodiscard]] AffineCost cost_in_pool(const Plan& plan, const PoolDescriptor& pool,
+                                      const PooledGroup& group);
 
 /// Indices of integers as ranges: `3, 7, 11` or `0-4`.
 [[nodiscard]] std::string ranges_text(const std::vector<std::int64_t>& numbers);

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <string>
+#include <utility>
 
 namespace kvpool::cli {
 namespace {
@@ -65,6 +66,32 @@ void explain_pool(const PoolDescriptor& pool, const PoolAccount& account, Report
 }
 
 /// `ceil((ceil(P x 16 bits / 8) + ceil(Q x 4.25 bits / 8)) / 16 ranks) = ...`.
+/// Parts that are divided over different numbers of ranks; those divided as the rest join it.
+void explain_uneven_weights(const WeightShares& shares, std::int64_t stages,
+                            const std::string& words, Bytes sum, Report& report) {
+  std::string terms;
+  Bytes joined = shares.rest.stored;
+  std::string names = "other weights";
+  const auto term = [&](Bytes stored, std::int64_t ranks) {
+    terms += fmt::format("{}ceil({} / ({} ranks x {} pp))", terms.empty() ? "" : " + ",
+                         bytes_text(stored), ranks, stages);
+  };
+  for (const auto& [part, name] : {std::pair{shares.attention, "attention"},
+                                   std::pair{shares.routed_experts, "routed experts"}}) {
+    if (part.ranks == shares.rest.ranks) {
+      joined += part.stored;
+      names = fmt::format("{} and {}", name, names);
+    } else if (part.stored.count() > 0) {
+      term(part.stored, part.ranks);
+      report.line(fmt::format("{} of {}: over {} ranks a stage", name, words, part.ranks), 2, 4);
+    }
+  }
+  report.line(fmt::format("{} of {}: over {} ranks a stage", names, words, shares.rest.ranks), 2,
+              4);
+  term(joined, shares.rest.ranks);
+  report.line(fmt::format("{}: {} = {}", words, terms, bytes_text(sum)), 2, 4);
+}
+
 void explain_weights(const Plan& plan, const ModelConfig& model, std::string_view line_name,
                      Report& report) {
   const LedgerLine* line = find_line(plan, line_name);
@@ -79,9 +106,15 @@ void explain_weights(const Plan& plan, const ModelConfig& model, std::string_vie
     whole += fmt::format(" + ceil({} quantised parameters x {} bits / 800)",
                          count_text(estimate.quantized.count()), estimate.quantized_centibits);
   }
-  report.line(fmt::format("{}: ceil(({}) / ({} tp x {} pp)) = {}", words_of(line_name), whole,
-                          spread.tensor, spread.pipeline, bytes_text(line->bytes)),
-              2, 4);
+  const WeightShares shares = weight_shares(estimate, spread);
+  if (shares.attention.ranks == shares.rest.ranks &&
+      shares.routed_experts.ranks == shares.rest.ranks) {
+    report.line(fmt::format("{}: ceil(({}) / ({} tp x {} pp)) = {}", words_of(line_name), whole,
+                            spread.tensor, spread.pipeline, bytes_text(line->bytes)),
+                2, 4);
+  } else {
+    explain_uneven_weights(shares, spread.pipeline, words_of(line_name), line->bytes, report);
+  }
   report.line(
       "rests on: " + estimate.basis +
           (estimate.quantized.count() > 0 ? " (bits of a quantised parameter in hundredths)" : ""),

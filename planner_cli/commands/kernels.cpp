@@ -15,6 +15,8 @@
 
 #include <algorithm>
 #include <optional>
+#include <string_view>
+#include <vector>
 
 namespace kvpool::cli {
 namespace {
@@ -88,6 +90,10 @@ void report_rows(std::span<const KernelCapability> rows, Report& report) {
                   "lost at a cost.",
               0, 0);
   report.blank();
+  if (rows.empty()) {
+    report.line("This version has no rows of that kernel set; --kernels FILE adds rows.", 0, 0);
+    return;
+  }
   Table table{{{"row"}, {"role"}, {"serves"}, {"need"}, {"GPU"}, {"pages it accepts"}}};
   for (const KernelCapability& row : rows) {
     table.row({row.name, std::string{to_string(row.role)}, serves_text(row.serves),
@@ -155,6 +161,22 @@ void report_uses(std::span<const KernelCapability> rows, const std::vector<Kerne
   }
 }
 
+/// The rows of the kernel set that was asked for; all when none was.
+[[nodiscard]] std::vector<KernelCapability> asked_rows(const CapabilityRegistry& registry,
+                                                       const Options& options) {
+  const std::optional<KernelSet> set = asked_kernel_set(options);
+  std::vector<KernelCapability> rows;
+  for (const KernelCapability& row : registry.rows()) {
+    // `exact` narrows the rows of the set trtllm.
+    const std::string_view name =
+        to_string(set == KernelSet::kKvpool ? KernelSet::kKvpool : KernelSet::kTrtllm);
+    if (!set.has_value() || row.kernel_set.empty() || row.kernel_set == name) {
+      rows.push_back(row);
+    }
+  }
+  return rows;
+}
+
 }  // namespace
 
 ExitCode run_kernels(const Options& options) {
@@ -166,21 +188,22 @@ ExitCode run_kernels(const Options& options) {
   }
   const bool json = options.flag(OptionId::kJson);
   if (options.input.empty()) {
-    const CapabilityRegistry registry = read_registry(options);
+    const std::vector<KernelCapability> rows = asked_rows(read_registry(options), options);
     if (json) {
-      print(kernels_document(registry.rows(), nullptr, {}));
+      print(kernels_document(rows, nullptr, {}));
     } else {
       Report report{use_colour()};
-      report_rows(registry.rows(), report);
+      report_rows(rows, report);
       print(report.text());
     }
     return ExitCode::kFits;
   }
   const Deployment deployment = read_deployment(options);
   const Resolution resolution = value_or_fail(resolve(deployment.request, deployment.registry));
+  const std::vector<KernelCapability> rows = asked_rows(deployment.registry, options);
   const std::vector<KernelUse> uses = kernel_uses(deployment.request, resolution);
   if (json) {
-    print(kernels_document(deployment.registry.rows(), &resolution, uses));
+    print(kernels_document(rows, &resolution, uses));
   } else {
     Report report{use_colour()};
     Plan settled;
@@ -191,7 +214,7 @@ ExitCode run_kernels(const Options& options) {
     report.line(deployment.request.target.name + ": " + describe_layers(deployment.request.target),
                 0, 2);
     report_refusals(settled, report);
-    report_uses(deployment.registry.rows(), uses, report);
+    report_uses(rows, uses, report);
     report_decisions(settled, report);
     print(report.text());
   }

@@ -33,10 +33,13 @@ ExitCode run_plan(const Options& options) {
       document += '\n';
     }
     print(document);
+    if (const std::string unused = unused_options(options); !unused.empty()) {
+      print_note(unused);
+    }
     return verified(plan, options);
   }
   Report report{use_colour()};
-  report_headline(plan, report);
+  report_headline(plan, options, report);
   report_refusals(plan, report);
   report_ways_out(plan, deployment.registry, report);
   report_ledger(plan, report);

@@ -6,6 +6,7 @@
 
 #include "commands/describe.hpp"
 #include "output/numbers.hpp"
+#include "request.hpp"
 
 #include <fmt/format.h>
 
@@ -40,8 +41,8 @@ constexpr std::string_view kBudgetLine = "kv_budget";
   Bytes sum;
   for (const PoolDescriptor& pool : smallest(plan).pools) {
     for (const PooledGroup& group : pool.groups) {
-      const Pages pages = pages_in_pool(plan, pool, group, plan.resolution.max_model_len);
-      sum += plan.resolution.sequences.count() * pages.count() * group.page.page_bytes;
+      sum += plan.resolution.sequences.count() *
+             sequence_bytes(plan, pool, group, plan.resolution.max_model_len);
     }
   }
   return sum;
@@ -86,17 +87,29 @@ constexpr std::string_view kBudgetLine = "kv_budget";
   return text + (spread.attention_data_parallel ? ", attention dp" : "");
 }
 
-[[nodiscard]] std::string deployment_text(const Plan& plan) {
+[[nodiscard]] std::string asked_as(const Options& options, OptionId id) {
+  const std::string spelling = spelled_as(options, id);
+  return spelling.empty() ? spelling : " (asked as " + spelling + ")";
+}
+
+[[nodiscard]] std::string deployment_text(const Plan& plan, const Options& options) {
   const PlanRequest& request = plan.request;
   std::string text = spread_text(request.parallelism);
   text += request.device.has_value()
               ? fmt::format("; {} ({})", request.device->name, request.device->architecture)
               : std::string{"; GPU not stated"};
-  text += fmt::format("; cache {}", to_string(plan.resolution.target_formats.kv));
+  text += fmt::format("; cache {}{}", to_string(plan.resolution.target_formats.kv),
+                      asked_as(options, OptionId::kKvCacheDtype));
   if (plan.resolution.draft_pool == DraftPoolKind::kOwnPool) {
-    text += fmt::format(", draft cache {}", to_string(plan.resolution.draft_formats.kv));
+    text += fmt::format(", draft cache {}{}", to_string(plan.resolution.draft_formats.kv),
+                        asked_as(options, OptionId::kDraftKvCacheDtype));
   }
-  return text + fmt::format("; kernel set {}", to_string(request.kernel_set));
+  text += fmt::format("; kernel set {}", to_string(request.kernel_set));
+  if (request.kernel_set == KernelSet::kExact &&
+      std::ranges::find(plan.decisions, "kernel_set", &Decision::id) == plan.decisions.end()) {
+    text += " (as trtllm: it narrows the rows of DFlash and DSpark drafters alone)";
+  }
+  return text;
 }
 
 /// What the library calls the loss of a kernel that would have run.
@@ -186,7 +199,7 @@ ExitCode exit_code_of(const Plan& plan) noexcept {
   return plan.fits ? ExitCode::kFits : ExitCode::kDoesNotFit;
 }
 
-void report_headline(const Plan& plan, Report& report) {
+void report_headline(const Plan& plan, const Options& options, Report& report) {
   if (plan.fits) {
     report.line(
         fmt::format("FITS: {} in {} of a KV budget of {}; there is room for {}", asked_text(plan),
@@ -213,7 +226,10 @@ void report_headline(const Plan& plan, Report& report) {
   if (plan.request.drafter.has_value()) {
     report.line("drafter  " + drafter_text(plan), 2, 11);
   }
-  report.line("deploy   " + deployment_text(plan), 2, 11);
+  report.line("deploy   " + deployment_text(plan, options), 2, 11);
+  if (const std::string unused = unused_options(options); !unused.empty()) {
+    report.line("note     " + unused, 2, 11, Emphasis::kNotice);
+  }
   report_margin(plan, report);
   report_losses(plan, report);
 }

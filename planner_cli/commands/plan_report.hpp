@@ -6,6 +6,7 @@
 #include <kvpool/plan/pool_plan.hpp>
 
 #include "exit_codes.hpp"
+#include "options.hpp"
 #include "output/report.hpp"
 
 namespace kvpool::cli {
@@ -14,7 +15,7 @@ namespace kvpool::cli {
 [[nodiscard]] ExitCode exit_code_of(const Plan& plan) noexcept;
 
 /// First lines: does it fit, by how much, and the deployment.
-void report_headline(const Plan& plan, Report& report);
+void report_headline(const Plan& plan, const Options& options, Report& report);
 /// From the device's total down to the last byte of loss.
 void report_ledger(const Plan& plan, Report& report);
 /// The pools of the smallest rank, their tensors, and the other stages.

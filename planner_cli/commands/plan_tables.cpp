@@ -85,12 +85,6 @@ void report_stages(const Plan& plan, Report& report) {
   report.table(table);
 }
 
-/// Bytes of one sequence in one group, from its pages.
-[[nodiscard]] Bytes sequence_bytes(const Plan& plan, const PoolDescriptor& pool,
-                                   const PooledGroup& group, Tokens length) {
-  return pages_in_pool(plan, pool, group, length).count() * group.page.page_bytes;
-}
-
 /// Most sequences of a length that a plan made for them holds, up to a limit that says "many".
 [[nodiscard]] std::int64_t most_sequences(const Plan& plan, Tokens length) {
   PlanRequest request = plan.request;
@@ -145,7 +139,7 @@ void report_pools(const Plan& plan, Report& report) {
     const PoolDescriptor& pool = rank.pools[p];
     for (std::size_t g = 0; g < pool.groups.size(); ++g) {
       const PooledGroup& group = pool.groups[g];
-      const AffineCost cost = cost_in_pool(plan, group);
+      const AffineCost cost = cost_in_pool(plan, pool, group);
       const bool first = g == 0;
       table.row({group_label(pool, group),
                  group.group.is_state ? "slot" : count_text(group.page.tokens_per_block.count()),
@@ -188,12 +182,11 @@ void report_capacity(const Plan& plan, Report& report) {
       2, 2);
   report.blank();
   std::vector<Column> columns{{"tokens", Align::kRight}};
-  const std::int64_t dealt = plan.request.parallelism.decode_context;
-  std::vector<std::string> costs{dealt > 1 ? fmt::format("{} x L", dealt) : std::string{"L"}};
+  std::vector<std::string> costs{"L"};
   for (const PoolDescriptor& pool : rank.pools) {
     for (const PooledGroup& group : pool.groups) {
       columns.push_back({group_label(pool, group), Align::kRight});
-      costs.push_back(cost_text(cost_in_pool(plan, group)));
+      costs.push_back(cost_text(cost_in_pool(plan, pool, group)));
     }
   }
   columns.push_back({"together", Align::kRight});

@@ -9,10 +9,13 @@
 #include "output/numbers.hpp"
 #include "output/report.hpp"
 #include "output/terminal.hpp"
+#include "request.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <optional>
 
 namespace kvpool::cli {
 namespace {
@@ -20,9 +23,12 @@ namespace {
 using testing::AgreementReport;
 using testing::PoolAgreement;
 
-[[nodiscard]] std::string document_of(const AgreementReport& agreement) {
+[[nodiscard]] std::string document_of(const PoolPlan& stage, const AgreementReport& agreement) {
   JsonWriter json;
-  json.begin_object().text("schema", "kvpool.verify/1").boolean("agrees", agreement.agrees());
+  json.begin_object()
+      .text("schema", "kvpool.verify/1")
+      .boolean("agrees", agreement.agrees())
+      .number("stage", stage.stage);
   json.begin_array("pools");
   for (const PoolAgreement& pool : agreement.pools) {
     json.begin_object()
@@ -42,7 +48,19 @@ using testing::PoolAgreement;
   return fmt::format("{}{}", difference.count() > 0 ? "+" : "", bytes_text(difference));
 }
 
-void report_agreement(const AgreementReport& agreement, Report& report) {
+/// Which of several stages was compared, and how to ask for another.
+void report_stage(const Plan& plan, const PoolPlan& stage, bool asked, Report& report) {
+  if (plan.ranks.size() < 2) {
+    return;
+  }
+  report.line(
+      fmt::format("stage {} of 0 to {} was compared{}", stage.stage, plan.ranks.back().stage,
+                  asked ? "" : ", which holds the fewest tokens; --stage N compares another"),
+      0, 2, asked ? Emphasis::kPlain : Emphasis::kNotice);
+}
+
+void report_agreement(const Plan& plan, const PoolPlan& stage, bool asked,
+                      const AgreementReport& agreement, Report& report) {
   const auto wrong = std::ranges::count_if(
       agreement.pools, [](const PoolAgreement& pool) { return !pool.reason.empty(); });
   if (agreement.agrees()) {
@@ -52,6 +70,7 @@ void report_agreement(const AgreementReport& agreement, Report& report) {
                     count_text(static_cast<std::int64_t>(agreement.pools.size())),
                 0, 11, Emphasis::kBad);
   }
+  report_stage(plan, stage, asked, report);
   report.blank();
   Table table{{{"pool"},
                {"charged", Align::kRight},
@@ -65,6 +84,22 @@ void report_agreement(const AgreementReport& agreement, Report& report) {
   report.table(table);
 }
 
+/// The stage to compare: the asked one, else the one that holds the fewest tokens.
+[[nodiscard]] const PoolPlan& compared_stage(const Plan& plan, std::optional<std::int64_t> asked,
+                                             const std::string& file) {
+  if (!asked.has_value()) {
+    return plan.ranks.at(plan.smallest_rank);
+  }
+  const auto found = std::ranges::find(plan.ranks, *asked, &PoolPlan::stage);
+  if (found == plan.ranks.end()) {
+    throw usage_failure(fmt::format("--stage: there is no stage {}; {} has {}", *asked, file,
+                                    plan.ranks.size() > 1
+                                        ? fmt::format("0 to {}", plan.ranks.back().stage)
+                                        : std::string{"stage 0 only"}));
+  }
+  return *found;
+}
+
 }  // namespace
 
 ExitCode run_verify(const Options& options) {
@@ -75,6 +110,7 @@ ExitCode run_verify(const Options& options) {
   if (file == nullptr) {
     throw usage_failure("--allocations FILE is missing");
   }
+  const std::optional<std::int64_t> asked = read_stage(options);
   const Plan plan = value_or_fail(io::read_plan(options.input));
   if (plan.ranks.empty()) {
     throw Failure{
@@ -82,13 +118,14 @@ ExitCode run_verify(const Options& options) {
         Error{ErrorCode::kInvalidArgument, "the plan was refused and has no pools to compare with",
               options.input, "pools", ""}};
   }
+  const PoolPlan& stage = compared_stage(plan, asked, options.input);
   const std::vector<Allocation> allocations = value_or_fail(io::read_allocations(file->text));
-  const AgreementReport agreement = testing::check_allocations(plan, allocations);
+  const AgreementReport agreement = testing::check_allocations(stage, allocations);
   if (options.flag(OptionId::kJson)) {
-    print(document_of(agreement));
+    print(document_of(stage, agreement));
   } else {
     Report report{use_colour()};
-    report_agreement(agreement, report);
+    report_agreement(plan, stage, asked.has_value(), agreement, report);
     print(report.text());
   }
   return agreement.agrees() ? ExitCode::kFits : ExitCode::kDoesNotFit;

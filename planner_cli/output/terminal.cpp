@@ -8,11 +8,31 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
 namespace kvpool::cli {
+
+namespace {
+
+/// True if `word` stands in `text` as it is, and not as part of a longer word or number.
+[[nodiscard]] bool has_word(std::string_view text, std::string_view word) noexcept {
+  const auto in_word = [](char c) {
+    return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_';
+  };
+  for (std::size_t at = text.find(word); at != std::string_view::npos;
+       at = text.find(word, at + 1)) {
+    const std::size_t end = at + word.size();
+    if ((at == 0 || !in_word(text[at - 1])) && (end == text.size() || !in_word(text[end]))) {
+      return true;
+    }
+  }
+  return false;
+}
+
+}  // namespace
 
 bool use_colour() {
   const char* no_color = std::getenv("NO_COLOR");  // NOLINT(concurrency-mt-unsafe): one thread
@@ -40,13 +60,18 @@ void print_error(const Error& error) {
     text += error.key + ": ";
   }
   text += error.message;
-  if (!error.value.empty() && error.message.find(error.value) == std::string::npos) {
+  if (!error.value.empty() && !has_word(error.message, error.value)) {
     text += " (value: " + error.value + ")";
   }
   if (error.code == ErrorCode::kInternal) {
     text += " (this is a bug in kvpool: please report it)";
   }
   text = printable(text) + "\n";
+  std::fwrite(text.data(), 1, text.size(), stderr);
+}
+
+void print_note(std::string_view note) {
+  const std::string text = "kvplan: note: " + printable(std::string{note}) + "\n";
   std::fwrite(text.data(), 1, text.size(), stderr);
 }
 

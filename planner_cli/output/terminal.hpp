@@ -17,5 +17,7 @@ void print(std::string_view text);
 
 /// Writes `kvplan: error: ...` with file and key of `error` to standard error.
 void print_error(const Error& error);
+/// Writes a note about something that is no error to standard error.
+void print_note(std::string_view note);
 
 }  // namespace kvpool::cli

@@ -4,6 +4,8 @@
 
 import json
 import os
+import pathlib
+import re
 import subprocess
 import time
 import unittest
@@ -92,6 +94,39 @@ class Documents(KvplanCase):
         self.assertTrue(self.kvplan("verify", plan, "--allocations", bad).out.startswith(
             "DISAGREES"))
 
+    def test_verify_compares_the_asked_pipeline_stage(self):
+        raw = self.kvplan("plan", str(CONFIGS / "gemma-3-27b.json"), "--pp", "3", "--gpu", "h200",
+                          "--json").raw
+        plan = self.write("plan.json", raw)
+        ranks = json.loads(raw)["ranks"]
+        self.assertEqual(len(ranks), 3)
+        held = []
+        for rank in ranks:
+            bytes_of = {}
+            for pool in rank["pools"]:
+                bytes_of[pool["role"]] = bytes_of.get(pool["role"], 0) + pool["bytes"]
+            held.append(self.write(f"held{rank['stage']}.json", json.dumps(
+                [{"pool": role, "address": (i + 1) << 41, "bytes": size}
+                 for i, (role, size) in enumerate(bytes_of.items())])))
+        self.assertGreater(len({pathlib.Path(path).read_text() for path in held}), 1)
+        for stage, path in enumerate(held):
+            outcome = self.kvplan("verify", plan, "--allocations", path, "--stage", stage)
+            self.assertEqual(outcome.code, 0, outcome.out + outcome.err)
+            self.assertIn(f"stage {stage} of 0 to 2 was compared\n", outcome.out)
+            document = self.kvplan("verify", plan, "--allocations", path, "--stage", stage,
+                                   "--json").document()
+            self.assertEqual((document["agrees"], document["stage"]), (True, stage))
+        codes = {self.kvplan("verify", plan, "--allocations", path, "--stage", 0).code
+                 for path in held}
+        self.assertEqual(codes, {0, 1})
+        outcome = self.kvplan("verify", plan, "--allocations", held[0])
+        self.assertRegex(outcome.out, r"stage \d of 0 to 2 was compared, which holds the fewest "
+                                      r"tokens; --stage N compares another")
+        self.assert_usage(self.kvplan("verify", plan, "--allocations", held[0], "--stage", 3),
+                          "there is no stage 3", "0 to 2")
+        self.assert_usage(self.kvplan("verify", plan, "--allocations", held[0], "--stage", "x"),
+                          "--stage")
+
     def test_verify_refuses_bad_files(self):
         plan = self.write("plan.json", self.kvplan("plan", LLAMA, "--gpu", "h200", "--json").raw)
         good = self.write("good.json", "[]")
@@ -148,6 +183,57 @@ class Documents(KvplanCase):
         refusal = next(r for r in document["refusals"] if r["id"] == "kernel_set")
         self.assertIn("kvpool_append needs a bf16, fp16 or fp32 cache, this is fp8_e4m3",
                       refusal["what"])
+
+    def test_kernel_rows_are_those_of_the_asked_set(self):
+        everything = self.kvplan("kernels", "--json").document()["rows"]
+        known = [row for row in everything if row["kernel_set"] != "kvpool"]
+        self.assertEqual(self.kvplan("kernels", "--kernel-set", "exact", "--json").document()["rows"],
+                         known)
+        bundled = self.kvplan("kernels", "--kernel-set", "kvpool")
+        self.assertEqual(bundled.code, 0, bundled.err)
+        self.assertIn("kvpool_append", bundled.out)
+        self.assertEqual(self.kvplan("kernels", "--kernel-set", "kvpool", "--json").document()[
+            "rows"], [row for row in everything if row["kernel_set"] == "kvpool"])
+        self.assertIn("kernel set exact (as trtllm", self.kvplan(
+            "plan", LLAMA, "--gpu", "h200", "--kernel-set", "exact").out)
+
+    def test_a_back_end_that_does_not_run_here_is_refused(self):
+        drafter = self.write("dflash.json", pathlib.Path(DSPARK).read_text())
+        outcome = self.kvplan("plan", KIMI, "--drafter", drafter, "--drafter-kind", "dflash", "-tp",
+                              "16", "--gpu", "gb200", "--drafter-backend", "FA4", "--json")
+        self.assertEqual(outcome.code, 3, outcome.err)
+        refusal = next(r for r in outcome.document()["refusals"] if r["id"] == "drafter_backend")
+        self.assertIn("dflash_fa4 needs sm_90, this is sm_100", refusal["what"])
+        self.assertEqual(refusal["accepted"], ["TRTLLM", "VANILLA"])
+
+    def test_the_headline_and_the_column_fit_say_what_planning_says(self):
+        arguments = [KIMI, "-tp", "16", "--kv-budget", "20GiB", "--max-num-seqs", "3",
+                     "--max-model-len", "100000"]
+        text = self.kvplan("plan", *arguments).out
+        self.assertTrue(text.startswith("FITS: 3 sequences of 100,000 tokens in "), text[:80])
+        # The costs of one sequence in whole pages, three times.
+        rows = [re.split(r" {2,}", line.strip()) for line in text[text.index("What fits"):]
+                .splitlines() if re.match(r"^ +[\d,]+ {2,}", line)]
+        row = next(row for row in rows if row[0] == "100,000")
+        one = sum(int(cell.removesuffix(" B").replace(",", "")) for cell in row[1:-2])
+        self.assertIn(f" in {3 * one / 2**30:.2f} GiB of a KV budget of 20.00 GiB", text)
+        # As many fit as the column says, and one more does not.
+        for row in rows:
+            length, most = row[0].replace(",", ""), int(row[-1].replace(",", ""))
+            fits = [self.plan(KIMI, "-tp", "16", "--kv-budget", "20GiB", "--max-num-seqs", n,
+                              "--max-model-len", length)["fits"] for n in (most, most + 1)]
+            self.assertEqual(fits, [True, False], row)
+
+    def test_the_readme_shows_what_is_printed(self):
+        demo = ["plan", str(SOURCE_DIR / "examples/configs/kimi-k3.json"), "--drafter",
+                str(SOURCE_DIR / "examples/configs/kimi-k3-dspark-96x16.json"), "--tp", "16",
+                "--gpu", "gb200", "--page-size", "64", "--draft-page-size", "32"]
+        printed = self.kvplan(*demo).out.splitlines()
+        readme = (SOURCE_DIR / "README.md").read_text()
+        excerpt = readme.split("```text\n")[1].split("```")[0].splitlines()
+        self.assertTrue(excerpt[0].startswith("FITS: "))
+        for line in excerpt:
+            self.assertIn(line, printed)
 
 
 class Surroundings(KvplanCase):

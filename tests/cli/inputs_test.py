@@ -5,6 +5,7 @@
 import json
 import os
 import pathlib
+import re
 import shutil
 import time
 import unittest
@@ -63,10 +64,29 @@ class Models(KvplanCase):
 
     def test_unreadable_things_are_errors(self):
         os.mkfifo(self.scratch / "pipe.json")
-        for path in [self.scratch, "/dev/null", "/", "x" * 5000]:
+        for path in [self.scratch, self.scratch / "pipe.json", "/dev/null", "/", "x" * 5000]:
             outcome = self.kvplan("plan", path, "--gpu", "h200")
             self.assertIn(outcome.code, (3, 4), outcome.err)
             self.assertEqual(outcome.out, "")
+
+    def test_a_pipe_is_refused_and_not_waited_for(self):
+        pipe = self.scratch / "pipe"
+        os.mkfifo(pipe)
+        for arguments in [["plan", pipe, "--gpu", "h200"],
+                          ["plan", LLAMA, "--gpu", "h200", "--kernels", pipe],
+                          ["plan", LLAMA, "--gpu", "h200", "--deployment", pipe],
+                          ["verify", pipe, "--allocations", pipe]]:
+            with self.subTest(arguments=arguments):
+                outcome = self.kvplan(*arguments)
+                self.assertIn(outcome.code, (3, 4), outcome.err)
+                self.assertIn(str(pipe), outcome.err)
+
+    def test_a_value_is_told_unless_the_message_has_it_as_a_word(self):
+        text = pathlib.Path(LLAMA).read_text().replace('"num_hidden_layers": 32',
+                                                       '"num_hidden_layers": 0')
+        outcome = self.kvplan("plan", self.write("zero.json", text), "--gpu", "h200")
+        self.assertEqual(outcome.code, 3)
+        self.assertIn("(value: 0)", outcome.err)
 
     def test_absurd_requests_end_in_an_answer(self):
         for arguments in [["--max-model-len", "1000000000000000000"],
@@ -123,14 +143,17 @@ class DeploymentFiles(KvplanCase):
                 ('mem_fraction_static = 0.9\n', ":1:1", "SGLang"),
                 ('gpu = "h20"\n', ":1:7", "did you mean 'h200'?"),
                 ('gpu_memory_utilization = 1.5\n', ":1:", "1.5"),
-                ('json = true\n', ":1:1", "unknown key")]:
+                ('json = true\n', ":1:1", "stands on the command line alone: --json"),
+                ('deployment = "x"\n', ":1:1", "command line alone")]:
             with self.subTest(text=text):
                 file = self.write("deploy.toml", text)
                 outcome = self.kvplan("plan", LLAMA, "--deployment", file, "--json")
                 self.assertEqual(outcome.code, 3, outcome.err)
-                self.assertIn(file + place, outcome.err)
                 self.assertIn(message, outcome.err)
-                self.assertTrue(outcome.document()["error"]["file"].startswith(file))
+                error = outcome.document()["error"]
+                self.assertEqual(error["file"], file)
+                where = re.match(r"line (\d+), column (\d+): ", error["message"])
+                self.assertTrue((":%s:%s" % where.groups()).startswith(place), error["message"])
 
     def test_a_missing_file_is_an_input_error(self):
         self.assertEqual(self.kvplan("plan", LLAMA, "--deployment", self.scratch / "no.toml").code,

@@ -8,11 +8,12 @@ from kvplan_case import DSPARK, KIMI, LLAMA, KvplanCase
 
 # One row per option: every spelling, and a value that changes the plan or is accepted by it.
 SPELLINGS = [
-    (["--tp 4", "-tp 4", "-tp=4", "--tensor-parallel-size 4", "--tensor_parallel_size=4",
+    (["--tp 4", "-tp 4", "-tp=4", "-tp4", "--tensor-parallel-size 4", "--tensor_parallel_size=4",
       "--tp-size 4", "--tp_size 4", "--tensor-parallel 4"], []),
     (["--pp 2", "-pp 2", "--pipeline-parallel-size 2", "--pp-size=2", "--pp_size 2"], []),
     (["--dp 2", "-dp 2", "--data-parallel-size 2", "--dp-size 2"], []),
-    (["--dcp 2", "-dcp 2", "--decode-context-parallel-size 2", "--dcp-size 2", "--cp_size 2"], []),
+    (["--dcp 2", "-dcp 2", "--decode-context-parallel-size 2", "--dcp-size 2", "--cp_size 2"],
+     ["--tp", "4"]),
     (["--ep 2", "-ep 2", "--expert-parallel-size 2", "--ep-size 2",
       "--moe_expert_parallel_size 2"], []),
     (["--attention-dp", "--enable-attention-dp", "--enable_dp_attention"], ["--tp", "4"]),
@@ -53,6 +54,21 @@ class Spellings(KvplanCase):
             self.assertEqual(outcome.code, 0, outcome.err)
             first = first or outcome.raw
             self.assertEqual(outcome.raw, first)
+
+    def test_kinds_of_drafters_have_spellings(self):
+        for spelling in ["eagle", "eagle-3", "EAGLE3", "p-eagle", "P_EAGLE"]:
+            outcome = self.kvplan("plan", LLAMA, "--gpu", "h200", "--drafter-kind", spelling)
+            kind = "peagle" if spelling.lower().startswith("p") else "eagle3"
+            self.assert_usage(outcome, f"a drafter of kind {kind} has a config of its own")
+
+    def test_a_format_that_is_spelled_otherwise_is_said(self):
+        for spelling, name in [("int8", "int8_per_token_head"), ("fp8", "fp8_e4m3"),
+                               ("fp4", "nvfp4")]:
+            arguments = ["plan", LLAMA, "--gpu", "h200", "--kv-cache-dtype"]
+            self.assertIn(f"cache {name} (asked as {spelling});",
+                          self.kvplan(*arguments, spelling).out)
+            self.assertIn(f"cache {name};", self.kvplan(*arguments, name).out)
+            self.assert_usage(self.kvplan(*arguments, "bits"), f"{spelling} is {name}")
 
     def test_single_dash_tp_means_tensor_parallel_size(self):
         document = self.plan(LLAMA, "--gpu", "h200", "-tp", "4")
@@ -125,6 +141,16 @@ class Mistakes(KvplanCase):
                           "did you mean 'page_major_hnd'?")
         self.assert_usage(self.kvplan("plan", LLAMA, "--kernel-set", "trtlm"),
                           "did you mean 'trtllm'?")
+
+    def test_options_that_the_budget_makes_useless_are_named(self):
+        arguments = ["plan", LLAMA, "--kv-budget", "20GiB", "--overhead", "1GiB",
+                     "--gpu-memory-utilization", "0.9"]
+        unused = "--gpu-memory-utilization, --overhead: not used, --kv-budget starts below them"
+        self.assertIn("note     " + unused, self.kvplan(*arguments).out)
+        outcome = self.kvplan(*arguments, "--json")
+        self.assertEqual(outcome.err, f"kvplan: note: {unused}\n")
+        self.assertEqual(outcome.document()["schema"], "kvpool.plan/1")
+        self.assertNotIn("not used", self.kvplan("plan", LLAMA, "--kv-budget", "20GiB").out)
 
     def test_an_unknown_gpu_is_said_to_be_unknown(self):
         self.assert_usage(self.kvplan("plan", LLAMA, "--gpu", "voodoo2"), "unknown GPU 'voodoo2'",

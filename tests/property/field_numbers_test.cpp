@@ -2,13 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Figures that engines print or that their users measured, through the API. All literals.
-#include "scenario.hpp"
-
-#include "support/catch.hpp"
-
 #include <kvpool/layout/pool_descriptor.hpp>
 #include <kvpool/memory/simulated_memory.hpp>
 #include <kvpool/pool/pool_set.hpp>
+
+#include "scenario.hpp"
+#include "support/catch.hpp"
 
 #include <string>
 #include <vector>
@@ -194,8 +193,7 @@ TEST_CASE("FP4 MLA takes 392 bytes a token and layer, and a tail per sequence") 
   // Seven draft tokens may be rejected.
   const auto mla = test::own_config("dspark-mla-5x576");
   request.drafter = DrafterRequest{.kind = DrafterKind::kDspark, .model = mla.model};
-  CHECK(pool_of(planned(request), PoolRole::kState).slab_bytes.count() ==
-        61 * (16 + 7) * 576 * 2);
+  CHECK(pool_of(planned(request), PoolRole::kState).slab_bytes.count() == 61 * (16 + 7) * 576 * 2);
 }
 
 TEST_CASE("DeepSeek-V3.2 with its indexer") {

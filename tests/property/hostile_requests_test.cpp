@@ -5,7 +5,6 @@
 // plan, or a refusal.
 #include "dice.hpp"
 #include "scenario.hpp"
-
 #include "support/catch.hpp"
 
 #include <chrono>
@@ -80,7 +79,8 @@ const std::vector<Field>& fields() {
       {"granularity", [](auto& r, auto v) { r.granularity = Bytes{v}; }},
       {"max_num_seqs", [](auto& r, auto v) { r.workload.max_num_seqs = Sequences{v}; }},
       {"max_model_len", [](auto& r, auto v) { r.workload.max_model_len = Tokens{v}; }},
-      {"max_num_batched_tokens", [](auto& r, auto v) { r.workload.max_batched_tokens = Tokens{v}; }},
+      {"max_num_batched_tokens",
+       [](auto& r, auto v) { r.workload.max_batched_tokens = Tokens{v}; }},
       {"state_snapshots", [](auto& r, auto v) { r.workload.state_snapshots_per_seq = v; }},
       {"kv_budget", [](auto& r, auto v) { r.budget.kv_budget = Bytes{v}; }},
       {"gpu_memory",
@@ -176,17 +176,17 @@ TEST_CASE("10^18 tokens are answered at once") {
 }
 
 TEST_CASE("a layer of absurd size is an error or a refusal, and never overflows") {
-  const std::vector<std::int64_t> sizes{kMost,     kMost / 2, kMost / 1000,           kQuintillion,
-                                        kLeast,    -1,        std::int64_t{1} << 31,
-                                        1'000'000, 0};
+  const std::vector<std::int64_t> sizes{kMost,  kMost / 2, kMost / 1000,          kQuintillion,
+                                        kLeast, -1,        std::int64_t{1} << 31, 1'000'000,
+                                        0};
   const auto with = [](const LayerCache& cache, const LayerCache& second) {
     PlanRequest request = ordinary();
     request.drafter.reset();
     request.target.layers = {{.index = LayerIndex{0}, .caches = {cache, second}}};
     return request;
   };
-  AttentionCache window{.query_heads = Heads{8}, .kv_heads = Heads{8}, .key_dim = 128,
-                        .value_dim = 128};
+  AttentionCache window{
+      .query_heads = Heads{8}, .kv_heads = Heads{8}, .key_dim = 128, .value_dim = 128};
   window.span = {SpanKind::kSlidingWindow, Tokens{128}};
   int answered = 0;
   for (const std::int64_t a : sizes) {
@@ -195,14 +195,18 @@ TEST_CASE("a layer of absurd size is an error or a refusal, and never overflows"
       AttentionCache attention{.query_heads = Heads{8}, .kv_heads = Heads{8}};
       attention.key_dim = a;
       attention.value_dim = b;
-      AttentionCache heads{.query_heads = Heads{a}, .kv_heads = Heads{b}, .key_dim = 128,
-                           .value_dim = 128};
+      AttentionCache heads{
+          .query_heads = Heads{a}, .kv_heads = Heads{b}, .key_dim = 128, .value_dim = 128};
       AttentionCache span = window;
       span.span.extent = Tokens{a};
       const LatentCache latent{.query_heads = Heads{8}, .latent_dim = a, .rope_dim = b};
       StateCache state{.conv_channels = a, .conv_kernel = b, .matrix_elements = a, .heads = 1};
-      StateCache groups{.conv_channels = 1024, .conv_kernel = 4, .matrix_elements = 1024,
-                        .heads = 1, .groups = a, .channels_per_group = b};
+      StateCache groups{.conv_channels = 1024,
+                        .conv_kernel = 4,
+                        .matrix_elements = 1024,
+                        .heads = 1,
+                        .groups = a,
+                        .channels_per_group = b};
       for (const LayerCache& cache :
            {LayerCache{attention}, LayerCache{heads}, LayerCache{span}, LayerCache{latent},
             LayerCache{IndexerCache{.key_dim = a}}, LayerCache{state}, LayerCache{groups}}) {
@@ -239,6 +243,35 @@ TEST_CASE("layers with absurd fields as draft layers and as MTP layers") {
   }
 }
 
+TEST_CASE("layouts of absurd layers are errors, without a plan around them") {
+  const auto page_of = [](const LayerGeometry& layer, std::int64_t page) {
+    return page_geometry({.layers = {layer}}, Tokens{page}, {});
+  };
+  for (const KvDtype dtype : {KvDtype::kBf16, KvDtype::kFp8E4m3PerTokenHead, KvDtype::kNvfp4}) {
+    for (const CacheKind kind : {CacheKind::kKeyValue, CacheKind::kLatent, CacheKind::kIndexer}) {
+      const LayerGeometry layer{
+          .kind = kind, .dtype = dtype, .kv_heads = Heads{1}, .key_dim = kMost, .value_dim = kMost};
+      INFO(to_string(dtype) << ' ' << to_string(kind));
+      CHECK_FALSE(page_of(layer, 1).has_value());
+      CHECK_FALSE(page_of(layer, 65'536).has_value());
+    }
+  }
+  const LayerGeometry many{.kv_heads = Heads{kMost}, .key_dim = 128, .value_dim = 128};
+  CHECK_FALSE(page_of(many, 64).has_value());
+  for (const std::int64_t page :
+       {kLeast, std::int64_t{-1}, std::int64_t{0}, std::int64_t{65'537}, kMost}) {
+    const auto result = page_of({.kv_heads = Heads{1}, .key_dim = 8, .value_dim = 8}, page);
+    REQUIRE_FALSE(result.has_value());
+    CHECK(result.error().key == "tokens_per_block");
+  }
+  const std::vector<ModelLayer> states{{.caches = {StateCache{.conv_channels = kMost,
+                                                              .conv_kernel = kMost,
+                                                              .matrix_elements = kMost,
+                                                              .groups = kMost,
+                                                              .channels_per_group = kMost}}}};
+  static_cast<void>(layer_geometry(states, {}, {}));
+}
+
 TEST_CASE("requests that contradict themselves name the key") {
   PlanRequest request = ordinary();
   request.drafter->model.reset();
@@ -252,6 +285,9 @@ TEST_CASE("requests that contradict themselves name the key") {
   request = ordinary();
   request.target.layers.clear();
   CHECK_FALSE(survive(request).has_value());
+  request = ordinary();
+  request.parallelism = {.tensor = 4, .decode_context = 3};
+  CHECK(survive(request).error().key == "decode_context_parallel_size");
   request = ordinary();
   request.granularity = Bytes{3 << 20};
   CHECK(survive(request).error().key == "granularity");
@@ -276,7 +312,7 @@ TEST_CASE("formats that do not suit a drafter are refusals, not errors") {
   const auto joined = survive(request);
   REQUIRE(joined.has_value());
   CHECK_FALSE(joined->fits);
-  CHECK(joined->refusals.at(0).id == "kv_cache_dtype");
+  CHECK(joined->refusals.at(0).id == "draft_kv_cache_dtype");
 
   // A format or page of its own cannot be kept where there is no pool of its own.
   request.kv_dtype = KvDtype::kBf16;
@@ -297,7 +333,7 @@ TEST_CASE("formats that do not suit a drafter are refusals, not errors") {
   request.drafter = DrafterRequest{.kind = DrafterKind::kMtp, .kv_dtype = KvDtype::kFp8DsMla};
   const auto mtp = survive(request);
   REQUIRE(mtp.has_value());
-  CHECK(mtp->refusals.at(0).id == "kv_cache_dtype");
+  CHECK(mtp->refusals.at(0).id == "draft_kv_cache_dtype");
 }
 
 }  // namespace kvpool

@@ -2,14 +2,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "oracle.hpp"
 
+#include <nlohmann/json.hpp>
+
 #include <algorithm>
 #include <map>
 #include <numeric>
 #include <optional>
 #include <stdexcept>
 #include <utility>
-
-#include <nlohmann/json.hpp>
 
 namespace oracle {
 namespace {
@@ -46,6 +46,15 @@ class Reader {
     }
     const Int shared = number("num_kv_shared_layers", 0);
     for (Int i = depth - shared; i < depth; ++i) {
+      // They read the last layer of their kind that has a cache of its own.
+      const auto at = [this](Int j) {
+        return json_.at("layer_types").at(static_cast<std::size_t>(j));
+      };
+      Int source = depth - shared - 1;
+      while (at(source) != at(i)) {
+        --source;
+      }
+      model.reads[i] = source;
       model.layers[static_cast<std::size_t>(i)].clear();
     }
     if (json_.value("is_encoder_decoder", false)) {
@@ -109,8 +118,7 @@ class Reader {
     record.value = number("qk_rope_head_dim", 0);
     std::vector<Cache> caches{record};
     if (has("index_head_dim") && with_indexer) {
-      caches.push_back(
-          {.kind = Kind::kIndexer, .heads = 1, .key = number("index_head_dim", 0)});
+      caches.push_back({.kind = Kind::kIndexer, .heads = 1, .key = number("index_head_dim", 0)});
     }
     return caches;
   }
@@ -184,6 +192,10 @@ class Reader {
       const char letter = text("hybrid_override_pattern").at(at);
       return letter == 'M' ? recurrent() : letter == '*' ? full() : std::vector<Cache>{};
     }
+    if (has("layers_block_type")) {
+      const std::string kind = json_.at("layers_block_type").at(at);
+      return kind == "mamba" ? recurrent() : kind == "attention" ? full() : std::vector<Cache>{};
+    }
     if (has("linear_attn_config")) {
       const auto list = json_.at("linear_attn_config").at("full_attn_layers");
       const bool is_full = std::find(list.begin(), list.end(), i + 1) != list.end();
@@ -218,8 +230,7 @@ class Reader {
       throw std::runtime_error{"oracle: layer type " + kind};
     }
     if (is_latent()) {
-      const bool with_indexer =
-          !has("indexer_types") || json_.at("indexer_types").at(at) == "full";
+      const bool with_indexer = !has("indexer_types") || json_.at("indexer_types").at(at) == "full";
       return latent(with_indexer);
     }
     if (has("full_attention_interval") && has("linear_num_value_heads")) {
@@ -250,7 +261,8 @@ class Reader {
   Json json_;
 };
 
-// ------------------------------------------------------------------------------ from layers to bytes
+// ------------------------------------------------------------------------------ from layers to
+// bytes
 
 Int element(const std::string& dtype) {
   return dtype == "fp32" ? 4 : dtype == "bf16" || dtype == "fp16" ? 2 : 1;
@@ -322,11 +334,13 @@ struct Slice {
 
 Slice slice_of(const std::vector<std::vector<Cache>>& layers, const Request& r,
                const std::string& dtype, Int page, Int conv_bytes) {
-  const Int tp = r.attention_dp ? 1 : r.tp;
+  const Int ranks = r.attention_dp ? 1 : r.tp;
   std::map<std::pair<Keeps, Int>, Int> bunches;
   Slice slice;
   for (const auto& caches : layers) {
     for (const Cache& c : caches) {
+      // Ranks that share out a sequence's tokens hold the same heads; a state is divided by all.
+      const Int tp = c.kind == Kind::kState ? ranks : ranks / r.context_parallel;
       const Int bytes = cache_bytes(c, dtype, page, tp, conv_bytes);
       if (c.kind == Kind::kState) {
         slice.state_bytes += bytes;
@@ -368,8 +382,7 @@ Int pages_needed(const Bunch& b, const Request& r, Int page, Int length) {
                        ? up(b.extent - 1 + r.draft_tokens, page) + 1
                        : up(b.extent + r.draft_tokens, page) + (b.extent % page != 0 ? 1 : 0);
   const Int held = std::min(whole, kept);
-  return r.sequences * held +
-         std::min(r.sequences * (whole - held), up(r.step_tokens, page));
+  return r.sequences * held + std::min(r.sequences * (whole - held), up(r.step_tokens, page));
 }
 
 /// Pools of one model on one stage.
@@ -394,7 +407,7 @@ Side side_of(const Slice& slice, const Request& r, const std::string& name, Int 
   for (const Bunch& bunch : slice.bunches) {
     sizes.push_back(bunch.page_bytes);
   }
-  const Int slab = sizes.size() == 1 ? sizes.front() : shared_slab(sizes);
+  const Int slab = sizes.size() == 1 ? sizes.front() : r.layer_major ? 0 : shared_slab(sizes);
   const auto add = [&](std::string pool_name, std::vector<Bunch> bunches, Int slab_bytes) {
     Pool pool;
     pool.name = std::move(pool_name);
@@ -494,25 +507,28 @@ Int tokens_of(const Side& side, const Request& r) {
          r.context_parallel;
 }
 
-/// Contiguous equal parts; what is left over goes one each to the stages before the last.
-std::vector<std::vector<Cache>> part_of(const std::vector<std::vector<Cache>>& layers, Int stages,
-                                        Int stage) {
-  const Int count = static_cast<Int>(layers.size());
-  std::vector<Int> sizes(static_cast<std::size_t>(stages), count / stages);
-  for (Int left = count % stages, at = stages - 2; left > 0; --left, --at) {
+/// First layer of a stage and how many it has: contiguous equal parts; what is left over goes one
+/// each to the stages before the last.
+std::pair<Int, Int> stage_layers(Int layers, Int stages, Int stage) {
+  std::vector<Int> sizes(static_cast<std::size_t>(stages), layers / stages);
+  for (Int left = layers % stages, at = stages - 2; left > 0; --left, --at) {
     ++sizes[static_cast<std::size_t>(at)];
   }
-  const Int first = std::accumulate(sizes.begin(), sizes.begin() + stage, Int{0});
-  return {layers.begin() + first,
-          layers.begin() + first + sizes[static_cast<std::size_t>(stage)]};
+  return {std::accumulate(sizes.begin(), sizes.begin() + stage, Int{0}),
+          sizes[static_cast<std::size_t>(stage)]};
+}
+
+std::vector<std::vector<Cache>> part_of(const std::vector<std::vector<Cache>>& layers, Int stages,
+                                        Int stage) {
+  const auto [first, count] = stage_layers(static_cast<Int>(layers.size()), stages, stage);
+  return {layers.begin() + first, layers.begin() + first + count};
 }
 
 std::vector<std::vector<Cache>> draft_layers(const Request& r, Int stage) {
   if (r.mtp) {
-    return stage == r.pp - 1
-               ? std::vector<std::vector<Cache>>(static_cast<std::size_t>(r.target->mtp_layers),
-                                                 r.target->mtp)
-               : std::vector<std::vector<Cache>>{};
+    return stage == r.pp - 1 ? std::vector<std::vector<Cache>>(
+                                   static_cast<std::size_t>(r.target->mtp_layers), r.target->mtp)
+                             : std::vector<std::vector<Cache>>{};
   }
   if (r.drafter == nullptr) {
     return {};
@@ -531,8 +547,7 @@ Stage plan_stage(const Request& r, Int index) {
     target_layers.insert(target_layers.end(), own_layers.begin(), own_layers.end());
     own_layers.clear();
   }
-  const Slice target =
-      slice_of(target_layers, r, r.dtype, r.page, element(r.target->dtype));
+  const Slice target = slice_of(target_layers, r, r.dtype, r.page, element(r.target->dtype));
   const Slice draft = slice_of(own_layers, r, r.draft_dtype, r.draft_page,
                                element(r.drafter != nullptr ? r.drafter->dtype : r.target->dtype));
   std::vector<Pool> states;
@@ -614,8 +629,7 @@ Stage plan_stage(const Request& r, Int index) {
     stage.pools.insert(stage.pools.end(), side.pools.begin(), side.pools.end());
   };
   if (t) {
-    take(*t, stage.target_grows, stage.target_tokens, stage.target_slab,
-         stage.target_slab_tokens);
+    take(*t, stage.target_grows, stage.target_tokens, stage.target_slab, stage.target_slab_tokens);
   }
   if (d) {
     take(*d, stage.draft_grows, stage.draft_tokens, stage.draft_slab, stage.draft_slab_tokens);
@@ -672,13 +686,14 @@ std::set<std::string> refusals(const Request& r) {
   std::set<std::string> ids;
   const Int tp = r.attention_dp ? 1 : r.tp;
   bool recurrent = false;
-  const auto check = [&](const std::vector<std::vector<Cache>>& layers, const std::string& dtype) {
+  const auto check = [&](const std::vector<std::vector<Cache>>& layers, const std::string& dtype,
+                         const std::string& of) {
     for (const auto& caches : layers) {
       for (const Cache& c : caches) {
         const bool latent_only = dtype == "fp8_ds_mla" || dtype == "fp4_mla";
         if ((c.kind == Kind::kKeyValue && latent_only) ||
             (c.kind == Kind::kLatent && is_per_token_head(dtype))) {
-          ids.insert("kv_cache_dtype");
+          ids.insert(of + "kv_cache_dtype");
         }
         if (c.kind == Kind::kState &&
             (c.state_heads % tp != 0 || c.channels % tp != 0 || c.matrix % tp != 0)) {
@@ -687,11 +702,10 @@ std::set<std::string> refusals(const Request& r) {
       }
     }
   };
-  check(r.target->layers, r.dtype);
+  check(r.target->layers, r.dtype, "");
   for (const auto& caches : r.target->layers) {
-    recurrent = recurrent || std::any_of(caches.begin(), caches.end(), [](const Cache& c) {
-                  return c.kind == Kind::kState;
-                });
+    recurrent = recurrent || std::any_of(caches.begin(), caches.end(),
+                                         [](const Cache& c) { return c.kind == Kind::kState; });
   }
   if (r.dtype == "fp4_mla" && recurrent) {
     ids.insert("kv_cache_dtype");
@@ -704,11 +718,21 @@ std::set<std::string> refusals(const Request& r) {
   if (r.dtype == "fp4_mla" && has_latent && r.page != 128) {
     ids.insert("target_page_size");
   }
+  for (Int stage = 0; stage < r.pp; ++stage) {
+    const auto [first, count] =
+        stage_layers(static_cast<Int>(r.target->layers.size()), r.pp, stage);
+    for (Int i = first; i < first + count; ++i) {
+      const auto reads = r.target->reads.find(i);
+      if (reads != r.target->reads.end() && reads->second < first) {
+        ids.insert("pipeline_parallel_size");
+      }
+    }
+  }
   if (r.drafter != nullptr) {
-    check(r.drafter->layers, r.extends_target ? r.dtype : r.draft_dtype);
+    check(r.drafter->layers, r.extends_target ? r.dtype : r.draft_dtype, "draft_");
   }
   if (r.mtp) {
-    check({r.target->mtp}, r.extends_target ? r.dtype : r.draft_dtype);
+    check({r.target->mtp}, r.extends_target ? r.dtype : r.draft_dtype, "draft_");
     // Its layers have the target's page, whose kernel refuses it as well.
     const bool latent = !r.target->mtp.empty() && r.target->mtp.front().kind == Kind::kLatent;
     if (latent && (r.extends_target ? r.dtype : r.draft_dtype) == "fp4_mla" && r.page != 128) {

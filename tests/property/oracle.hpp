@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
@@ -43,8 +44,9 @@ struct Model {
   std::vector<std::vector<Cache>> layers;
   std::vector<Cache> mtp;  // one next-token layer
   Int mtp_layers = 0;
-  std::string dtype = "bf16";     // of the weights
-  std::string kv_dtype;           // of the cache, where the checkpoint says so
+  std::map<Int, Int> reads;    // layers without a cache, and the layer whose cache they read
+  std::string dtype = "bf16";  // of the weights
+  std::string kv_dtype;        // of the cache, where the checkpoint says so
   Int max_positions = 0;
   Int block = 0;  // tokens of a draft block
 };
@@ -56,10 +58,10 @@ struct Request {
   const Model* target = nullptr;
   const Model* drafter = nullptr;  // null with `mtp` or without a drafter
   bool mtp = false;
-  bool last_stage_only = false;      // drafters that live on the last pipeline stage
-  bool extends_target = false;       // draft layers are further layers of the target's pool
-  std::string dtype;                 // target's cache, as it is settled
-  std::string draft_dtype;           // draft cache, as it is settled
+  bool last_stage_only = false;  // drafters that live on the last pipeline stage
+  bool extends_target = false;   // draft layers are further layers of the target's pool
+  std::string dtype;             // target's cache, as it is settled
+  std::string draft_dtype;       // draft cache, as it is settled
   Int page = 64;
   Int draft_page = 64;
   Int draft_tokens = 0;
@@ -76,6 +78,7 @@ struct Request {
   Int reserved = 1;
   Int granule = Int{2} << 20;
   Int budget = 0;
+  bool layer_major = false;  // groups cannot share slabs then
 };
 
 struct Group {
@@ -123,7 +126,8 @@ std::vector<Stage> plan(const Request& request);
 /// True when the asked sequences at the asked length fit on every stage.
 bool fits(const std::vector<Stage>& stages);
 
-/// True when pools of these sizes hold another load (other sequences or lengths) of the same request.
+/// True when pools of these sizes hold another load (other sequences or lengths) of the same
+/// request.
 bool holds(const std::vector<Stage>& stages, const Request& load);
 
 /// Bytes of one page (one slot of a state group, with `page` 0) on one rank.

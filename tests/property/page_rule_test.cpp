@@ -3,7 +3,6 @@
 //
 // Law 2: which page a draft pool gets. Expected pages are literals.
 #include "scenario.hpp"
-
 #include "support/catch.hpp"
 
 #include <algorithm>
@@ -15,13 +14,15 @@ namespace kvpool {
 namespace {
 
 /// Target's page and the page of a standalone drafter's pool.
-constexpr std::pair<std::int64_t, std::int64_t> kPages[] = {
-    {64, 64}, {32, 32}, {8, 32}, {16, 32}, {48, 32}, {128, 32}, {256, 32}};
+constexpr std::pair<std::int64_t, std::int64_t> kPages[] = {{64, 64}, {32, 32},  {8, 32},  {16, 32},
+                                                            {48, 32}, {128, 32}, {256, 32}};
 
-std::vector<KernelCapability> rows_serving(PoolUser user) {
+/// Draft-block rows that serve one of `users`: for a standalone drafter those of both kinds are
+/// asked, because the back-end is picked at run time.
+std::vector<KernelCapability> rows_serving(const std::vector<PoolUser>& users) {
   std::vector<KernelCapability> rows;
   for (const KernelCapability& row : known_kernels()) {
-    const bool serves = std::ranges::find(row.serves, user) != row.serves.end();
+    const bool serves = std::ranges::find_first_of(row.serves, users) != row.serves.end();
     if (serves && row.role == KernelRole::kDraftBlock) {
       rows.push_back(row);
     }
@@ -47,8 +48,9 @@ PageSizeRule only(std::int64_t size) { return PageSizeRule{PageSizeRule::OneOf{{
 /// The known rows and a target row of the user that accepts any page.
 CapabilityRegistry registry_with_any_target() {
   CapabilityRegistry registry = CapabilityRegistry::with_known_kernels();
-  REQUIRE(registry.add(user_row("my_target", PoolUser::kTarget, KernelRole::kTargetDecode,
-                                PageSizeRule{PageSizeRule::Any{}}))
+  REQUIRE(registry
+              .add(user_row("my_target", PoolUser::kTarget, KernelRole::kTargetDecode,
+                            PageSizeRule{PageSizeRule::Any{}}))
               .has_value());
   return registry;
 }
@@ -112,18 +114,22 @@ Plan planned(const PlanRequest& request, const CapabilityRegistry& registry) {
 }  // namespace
 
 TEST_CASE("decide_draft_page keeps 32 and 64, and else chooses 32") {
-  for (const PoolUser user : {PoolUser::kDspark, PoolUser::kDflash}) {
-    const auto rows = rows_serving(user);
-    REQUIRE(rows.size() >= 4);
-    for (const auto& [target, draft] : kPages) {
-      INFO(to_string(user) << ' ' << target);
-      const PageSizeChoice choice = decide_draft_page(Tokens{target}, rows);
-      REQUIRE(choice.tokens_per_block.has_value());
-      CHECK(choice.tokens_per_block->count() == draft);
-      CHECK_FALSE(choice.refusal.has_value());
-      CHECK(choice.decision.chosen == std::to_string(draft));
-    }
+  const auto rows = rows_serving({PoolUser::kDspark, PoolUser::kDflash});
+  REQUIRE(rows.size() == 8);
+  for (const auto& [target, draft] : kPages) {
+    INFO(target);
+    const PageSizeChoice choice = decide_draft_page(Tokens{target}, rows);
+    REQUIRE(choice.tokens_per_block.has_value());
+    CHECK(choice.tokens_per_block->count() == draft);
+    CHECK_FALSE(choice.refusal.has_value());
+    CHECK(choice.decision.chosen == std::to_string(draft));
   }
+  // The rows of DFlash alone would accept 16, those of DSpark not: the intersection is computed.
+  const auto dflash = rows_serving({PoolUser::kDflash});
+  CHECK(decide_draft_page(Tokens{16}, dflash).tokens_per_block == Tokens{16});
+  const auto dspark = rows_serving({PoolUser::kDspark});
+  CHECK(decide_draft_page(Tokens{16}, dspark).tokens_per_block == Tokens{32});
+  CHECK(decide_draft_page(Tokens{128}, dspark).tokens_per_block == Tokens{32});
 }
 
 TEST_CASE("a pool of a standalone drafter has the page of the rule, end to end") {
@@ -177,8 +183,7 @@ TEST_CASE("an FP4 MLA target has pages of 128 and its standalone drafter of 32")
     request.tokens_per_block = Tokens{64};
     const Plan refused = planned(request, test::known());
     REQUIRE(find_refusal(refused, "target_page_size") != nullptr);
-    CHECK(find_refusal(refused, "target_page_size")->accepted ==
-          std::vector<std::string>{"128"});
+    CHECK(find_refusal(refused, "target_page_size")->accepted == std::vector<std::string>{"128"});
   }
 }
 
@@ -272,9 +277,9 @@ TEST_CASE("a required row that accepts only 64 keeps 64 and refuses 32 and 128")
           CHECK(refusal->missing_bytes == Bytes{0});
           CHECK(refusal->least_that_works.find("64") != std::string::npos);
           // Every required row of both kinds has its verdict.
-          for (const char* row : {"dspark_mla_trtllm_gen", "dspark_mla_cute_dsl",
-                                  "dflash_gqa_trtllm_gen", "dflash_fa4", "dflash_vanilla",
-                                  "only_64"}) {
+          for (const char* row :
+               {"dspark_mla_trtllm_gen", "dspark_mla_cute_dsl", "dflash_gqa_trtllm_gen",
+                "dflash_fa4", "dflash_vanilla", "only_64"}) {
             INFO(row);
             CHECK(std::ranges::count(refusal->verdicts, std::string{row}, &Verdict::row) == 1);
           }
@@ -371,8 +376,8 @@ TEST_CASE("the kernel set and the back-end change the asked rows as a decision")
 
 TEST_CASE("the fused row is reported lost where it would have run, and only there") {
   const auto target = test::own_config("kimi-k3");
-  const auto fused = test::own_config("dspark-k3-96x16");   // 6 heads a KV head
-  const auto other = test::own_config("dspark-k3-64x16");   // 4 heads a KV head
+  const auto fused = test::own_config("dspark-k3-96x16");  // 6 heads a KV head
+  const auto other = test::own_config("dspark-k3-64x16");  // 4 heads a KV head
   const auto lost = [&](const test::Config& drafter, std::int64_t draft_page_asked,
                         const std::string& gpu) {
     PlanRequest request = request_for(target, DrafterKind::kDspark, &drafter, 64, gpu);

@@ -42,8 +42,8 @@ class Comparison {
  public:
   void same(const std::string& what, std::int64_t planned, std::int64_t expected) {
     if (text_.empty() && planned != expected) {
-      text_ = what + ": planned " + std::to_string(planned) + ", expected " +
-              std::to_string(expected);
+      text_ =
+          what + ": planned " + std::to_string(planned) + ", expected " + std::to_string(expected);
     }
   }
   void same(const std::string& what, const std::string& planned, const std::string& expected) {
@@ -78,8 +78,8 @@ std::optional<Config> read_config(const std::string& path) {
 }
 
 Config own_config(const std::string& name) {
-  auto config = read_config(std::string{KVPOOL_SOURCE_DIR} + "/tests/data/configs/" + name +
-                            ".json");
+  auto config =
+      read_config(std::string{KVPOOL_SOURCE_DIR} + "/tests/data/configs/" + name + ".json");
   if (!config.has_value()) {
     std::cerr << "no such config: " << name << '\n';
     std::abort();
@@ -147,9 +147,8 @@ PlanRequest request_of(const Scenario& s) {
   request.granularity = Bytes{s.granule};
   request.layout = s.layout;
   if (s.drafter.has_value()) {
-    DrafterRequest drafter{.kind = *s.drafter,
-                           .num_draft_tokens = Tokens{s.draft_tokens},
-                           .kv_dtype = s.draft_dtype};
+    DrafterRequest drafter{
+        .kind = *s.drafter, .num_draft_tokens = Tokens{s.draft_tokens}, .kv_dtype = s.draft_dtype};
     if (s.drafter_config != nullptr) {
       drafter.model = s.drafter_config->model;
     }
@@ -175,6 +174,7 @@ oracle::Request law_of(const Scenario& s) {
   r.reserved = s.reserved;
   r.granule = s.granule;
   r.budget = s.budget;
+  r.layer_major = s.layout.pages == PageOrder::kLayerMajor;
   r.state_slots = 1 + s.snapshots;
   if (!s.drafter.has_value()) {
     return r;
@@ -199,7 +199,8 @@ oracle::Request law_of(const Scenario& s) {
   if (s.draft_dtype.has_value()) {
     r.draft_dtype = std::string{to_string(*s.draft_dtype)};
   }
-  if (has_state(*r.target) && s.snapshots == 0) {
+  const bool rolls_back = has_state(*r.target) || (r.drafter != nullptr && has_state(*r.drafter));
+  if (rolls_back && s.snapshots == 0) {
     r.state_slots = 2;  // a rejected draft goes back to the state before it
   }
   return r;

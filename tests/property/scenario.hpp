@@ -4,10 +4,10 @@
 // One planning question, put to the planner and to the oracle alike.
 #pragma once
 
-#include "oracle.hpp"
-
 #include <kvpool/io/model_config_io.hpp>
 #include <kvpool/plan/planner.hpp>
+
+#include "oracle.hpp"
 
 #include <cstdint>
 #include <memory>

@@ -3,16 +3,16 @@
 //
 // Laws 3 and 4 over random requests: shares sum to the budget and are what the oracle derives, a
 // refusal names what is missing and the least that works, and more memory never fits less.
-#include "dice.hpp"
-#include "scenario.hpp"
-
-#include "support/catch.hpp"
-
 #include <kvpool/memory/simulated_memory.hpp>
 #include <kvpool/pool/pool_set.hpp>
 
+#include "dice.hpp"
+#include "scenario.hpp"
+#include "support/catch.hpp"
+
 #include <algorithm>
 #include <regex>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -41,7 +41,7 @@ class Scenarios {
 
   Scenario next() {
     static const std::vector<KvDtype> kFormats{
-        KvDtype::kBf16,  KvDtype::kBf16,      KvDtype::kFp8E4m3, KvDtype::kFp8E4m3PerTokenHead,
+        KvDtype::kBf16,  KvDtype::kBf16,     KvDtype::kFp8E4m3, KvDtype::kFp8E4m3PerTokenHead,
         KvDtype::kNvfp4, KvDtype::kFp8DsMla, KvDtype::kFp4Mla,  KvDtype::kFp32};
     Scenario s{.target = &dice_.of(targets_)};
     s.dtype = dice_.of(kFormats);
@@ -51,12 +51,15 @@ class Scenarios {
       s.pp = 1 + dice_.below(std::min<std::int64_t>(
                      8, static_cast<std::int64_t>(s.target->model.layers.size())));
     }
-    s.context_parallel = dice_.one_in(5) ? std::int64_t{2} << dice_.below(2) : 1;
     s.attention_dp = dice_.one_in(5);
+    if (dice_.one_in(3) && !s.attention_dp) {
+      s.context_parallel = std::min(s.tp, std::int64_t{1} << dice_.below(4));
+    }
     if (!dice_.one_in(3)) {
       s.sequences = dice_.spread(0, 8);
     }
-    s.length = std::min(dice_.spread(0, 18), std::max<std::int64_t>(1, s.target->law.max_positions));
+    s.length =
+        std::min(dice_.spread(0, 18), std::max<std::int64_t>(1, s.target->law.max_positions));
     s.step_tokens = dice_.one_in(4) ? 0 : dice_.spread(4, 14);
     s.snapshots = dice_.one_in(4) ? dice_.below(3) : 0;
     s.reserved = dice_.below(3);
@@ -517,6 +520,7 @@ TEST_CASE("no two rows of a pool with one group overlap, and all lie inside it")
     s.page = 1 + scenarios.dice().below(8);
     s.tp = 16;
     s.attention_dp = scenarios.dice().one_in(3);
+    s.context_parallel = 1;
     s.budget = std::int64_t{1} << 36;
     s.dtype = s.dtype == KvDtype::kFp4Mla ? KvDtype::kBf16 : s.dtype;
     const auto plan = make_plan(test::request_of(s), test::known());
@@ -549,6 +553,42 @@ TEST_CASE("no two rows of a pool with one group overlap, and all lie inside it")
   }
   CHECK(pools >= 150);
   CHECK(adopted > 0);
+}
+
+// The layers of Eagle3 are numbered from 0 in their own config, and join the target's.
+TEST_CASE("layers that join the target's pool have numbers and places of their own") {
+  const Config target = test::own_config("llama-3.1-8b");
+  const Config drafter = test::own_config("eagle3-llama-8b");
+  for (const PageOrder order : {PageOrder::kPageMajor, PageOrder::kLayerMajor}) {
+    Scenario s{.target = &target,
+               .drafter = DrafterKind::kEagle3,
+               .drafter_config = &drafter,
+               .page = 4,
+               .attention_dp = true,
+               .layout = {.pages = order}};
+    const auto plan = make_plan(test::request_of(s), test::known());
+    REQUIRE(plan.has_value());
+    REQUIRE(plan->ranks.at(0).pools.size() == 1);
+    PoolDescriptor pool = plan->ranks[0].pools[0];
+    pool.slabs = Slabs{2};
+    const auto views = views_of(pool, 0);
+    REQUIRE(views.size() == 33);
+    std::set<std::int32_t> layers;
+    std::vector<std::pair<std::int64_t, std::int64_t>> rows;
+    for (const TensorView& view : views) {
+      layers.insert(view.layer.value());
+      add_rows(view, rows);
+    }
+    CHECK(layers.size() == 33);
+    CHECK(*layers.rbegin() == 32);
+    std::ranges::sort(rows);
+    std::int64_t overlaps = 0;
+    for (std::size_t r = 1; r < rows.size(); ++r) {
+      overlaps += rows[r].first < rows[r - 1].second ? 1 : 0;
+    }
+    CHECK(overlaps == 0);
+    CHECK(rows.back().second <= pool.bytes().count());
+  }
 }
 
 TEST_CASE("rows start at multiples of 16 bytes") {

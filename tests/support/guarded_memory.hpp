@@ -26,7 +26,7 @@ class GuardedMemory {
   }
 
   Result<Region> reserve(Bytes size) {
-    const std::size_t bytes = static_cast<std::size_t>(size.count());
+    const auto bytes = static_cast<std::size_t>(size.count());
     // Behind the guard, one page more that nobody may touch.
     void* base = mmap(nullptr, bytes + 2 * kGuard, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (base == MAP_FAILED) {  // NOLINT: the macro's cast

@@ -4,11 +4,11 @@
 // Models written by hand, for tests that need no config file.
 #pragma once
 
+#include <kvpool/model/model_config.hpp>
+
 #include <cstdint>
 #include <utility>
 #include <vector>
-
-#include <kvpool/model/model_config.hpp>
 
 namespace kvpool::test {
 
@@ -16,8 +16,7 @@ namespace kvpool::test {
 inline ModelConfig uniform_model(std::int64_t layers, const std::vector<LayerCache>& caches) {
   ModelConfig model{.name = "uniform", .model_type = "uniform", .native_dtype = KvDtype::kBf16};
   for (std::int64_t i = 0; i < layers; ++i) {
-    model.layers.push_back(
-        {.index = LayerIndex{static_cast<std::int32_t>(i)}, .caches = caches});
+    model.layers.push_back({.index = LayerIndex{static_cast<std::int32_t>(i)}, .caches = caches});
   }
   return model;
 }
@@ -58,10 +57,9 @@ inline ModelConfig dspark_gqa(std::int64_t query_heads, std::int64_t kv_heads) {
 
 /// Llama-3.1-8B: 32 layers of 8 KV heads of 128.
 inline ModelConfig llama_8b() {
-  ModelConfig model = uniform_model(32, {AttentionCache{.query_heads = Heads{32},
-                                                        .kv_heads = Heads{8},
-                                                        .key_dim = 128,
-                                                        .value_dim = 128}});
+  ModelConfig model = uniform_model(
+      32, {AttentionCache{
+              .query_heads = Heads{32}, .kv_heads = Heads{8}, .key_dim = 128, .value_dim = 128}});
   model.name = "llama-3.1-8b";
   model.model_type = "llama";
   model.max_positions = Tokens{131'072};
@@ -70,10 +68,8 @@ inline ModelConfig llama_8b() {
 
 /// Ten full layers and `windows` sliding ones of 1024 tokens, all of `heads` KV heads of 64.
 inline ModelConfig full_and_windows(std::int64_t full, std::int64_t windows, std::int64_t heads) {
-  const AttentionCache cache{.query_heads = Heads{heads},
-                             .kv_heads = Heads{heads},
-                             .key_dim = 64,
-                             .value_dim = 64};
+  const AttentionCache cache{
+      .query_heads = Heads{heads}, .kv_heads = Heads{heads}, .key_dim = 64, .value_dim = 64};
   AttentionCache window = cache;
   window.span = {SpanKind::kSlidingWindow, Tokens{1024}};
   ModelConfig model = uniform_model(full + windows, {window});

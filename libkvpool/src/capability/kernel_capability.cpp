@@ -89,6 +89,12 @@ std::string join_alternatives(const std::vector<std::string>& items, std::string
   return text;
 }
 
+std::string if_the_gpu_is(const KernelCapability& row, const KernelQuery& query) {
+  return hangs_on_architecture(row, query)
+             ? ", if the GPU is " + join_alternatives(row.limits.architectures)
+             : std::string{};
+}
+
 bool serves(const KernelCapability& row, PoolUser user) noexcept { return lists(row.serves, user); }
 
 Mismatch find_mismatch(const KernelCapability& row, const KernelQuery& query) noexcept {

@@ -39,6 +39,9 @@ enum class Mismatch {
   return query.architecture.empty() && !row.limits.architectures.empty();
 }
 
+/// `, if the GPU is sm_100 or sm_103` for a row that `hangs_on_architecture`, else nothing.
+[[nodiscard]] std::string if_the_gpu_is(const KernelCapability& row, const KernelQuery& query);
+
 /// True if `user` is among those whom `row` serves.
 [[nodiscard]] bool serves(const KernelCapability& row, PoolUser user) noexcept;
 

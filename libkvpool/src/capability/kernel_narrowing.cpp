@@ -98,8 +98,59 @@ std::vector<std::string> backends_of(RowSpan rows) {
   return backends;
 }
 
-/// Rows that name no back-end run under every one.
-void keep_backend(NarrowedRows& asked, std::string_view backend, PoolUser user) {
+/// Why a row would not run the cache of the query on its GPU; nothing when it may. Batch and tokens
+/// of a step change from step to step, and rows of one kind of block drafter stand for both.
+std::string why_not_here(const KernelCapability& row, KernelQuery query) {
+  query.batch.reset();
+  query.query_tokens.reset();
+  if (!serves(row, query.user) && !row.serves.empty()) {
+    query.user = row.serves.front();
+  }
+  return describe_mismatch(find_mismatch(row, query), row, query);
+}
+
+/// Back-ends with a row that runs the query.
+std::vector<std::string> running_backends(RowSpan rows, const KernelQuery& query) {
+  RowList running;
+  for (const KernelCapability* row : rows) {
+    if (why_not_here(*row, query).empty()) {
+      running.push_back(row);
+    }
+  }
+  return backends_of(running);
+}
+
+/// A back-end none of whose rows runs here. An engine has no other kernel for the block.
+Refusal refuse_backend(const NarrowedRows& asked, const std::string& backend,
+                       const KernelQuery& query) {
+  std::vector<std::string> reasons;
+  Refusal refusal{.id = std::string{kBackendId},
+                  .accepted = running_backends(asked.rows, query),
+                  .least_that_works = "no back-end named"};
+  for (const KernelCapability* row : asked.rows) {
+    const std::string reason = why_not_here(*row, query);
+    if (row->backend == backend) {
+      reasons.push_back(row->name + " " + reason);
+    }
+    refusal.verdicts.push_back({.row = row->name,
+                                .accepts = row->page_sizes.text(),
+                                .verdict = reason.empty() ? "runs, of back-end " + row->backend
+                                                          : "would not run: " + reason});
+  }
+  refusal.what =
+      fmt::format("no row of the back-end {} runs here: {}", backend, fmt::join(reasons, "; "));
+  if (!refusal.accepted.empty()) {
+    refusal.least_that_works =
+        "back-end " + join_alternatives(refusal.accepted) + ", or none named";
+  }
+  return refusal;
+}
+
+/// Rows that name no back-end run under every one. A block drafter's are narrowed to the rows that
+/// run here, too: its back-end has no stock kernels to fall back to.
+void keep_backend(NarrowedRows& asked, std::string_view backend, const KernelQuery& query) {
+  const PoolUser user = query.user;
+  const bool block_drafter = user == PoolUser::kDflash || user == PoolUser::kDspark;
   const std::vector<std::string> known = backends_of(asked.rows);
   const auto spelled = std::ranges::find_if(
       known, [&](const std::string& name) { return equal_in_any_case(name, backend); });
@@ -121,19 +172,29 @@ void keep_backend(NarrowedRows& asked, std::string_view backend, PoolUser user) 
                 .least_that_works = "back-end " + join_alternatives(known) + ", or none named"};
     return;
   }
+  if (const std::vector<std::string> running = running_backends(asked.rows, query);
+      block_drafter && std::ranges::find(running, *spelled) == running.end()) {
+    asked.refusal = refuse_backend(asked, *spelled, query);
+    return;
+  }
   Decision decision{.id = std::string{kKernelSetId},
                     .pool = std::string{pool_of(user)},
                     .chosen = *spelled,
                     .instead_of = "every back-end"};
   RowList kept;
   for (const KernelCapability* row : asked.rows) {
-    const bool runs = row->backend.empty() || equal_in_any_case(row->backend, backend);
-    if (runs) {
+    std::string verdict = "asked";
+    if (!row->backend.empty() && !equal_in_any_case(row->backend, backend)) {
+      verdict = "of back-end " + row->backend;
+    } else if (const std::string reason = why_not_here(*row, query);
+               block_drafter && !reason.empty()) {
+      verdict = "would not run: " + reason;
+    } else {
       kept.push_back(row);
+      verdict += if_the_gpu_is(*row, query);
     }
-    decision.verdicts.push_back({.row = row->name,
-                                 .accepts = row->page_sizes.text(),
-                                 .verdict = runs ? "asked" : "of back-end " + row->backend});
+    decision.verdicts.push_back(
+        {.row = row->name, .accepts = row->page_sizes.text(), .verdict = std::move(verdict)});
   }
   decision.reason = fmt::format("the engine is told to use {}: {} of {} rows are asked", *spelled,
                                 kept.size(), asked.rows.size());
@@ -159,7 +220,7 @@ NarrowedRows rows_to_ask(const CapabilityRegistry& registry, const PageSizeQuest
     require_bundled_roles(asked, question.query);
   }
   if (!question.backend.empty() && !asked.refusal.has_value()) {
-    keep_backend(asked, question.backend, question.query.user);
+    keep_backend(asked, question.backend, question.query);
   }
   return asked;
 }
@@ -170,20 +231,26 @@ void keep_rows_that_run(NarrowedRows& asked, const KernelQuery& query) {
                     .chosen = std::string{to_string(KernelSet::kExact)},
                     .instead_of = std::string{to_string(KernelSet::kTrtllm)}};
   RowList kept;
+  std::size_t unknown = 0;
   for (const KernelCapability* row : asked.rows) {
     const Mismatch mismatch = find_mismatch(*row, query);
     if (mismatch == Mismatch::kNone) {
       kept.push_back(row);
+      unknown += hangs_on_architecture(*row, query) ? 1U : 0U;
     }
     decision.verdicts.push_back(
         {.row = row->name,
          .accepts = row->page_sizes.text(),
          .verdict = mismatch == Mismatch::kNone
-                        ? "runs"
+                        ? "runs" + if_the_gpu_is(*row, query)
                         : "would not run: " + describe_mismatch(mismatch, *row, query)});
   }
-  decision.reason = fmt::format("asked for: {} of {} rows run on this deployment", kept.size(),
-                                asked.rows.size());
+  decision.reason = fmt::format("asked for: {} of {} rows run on this deployment",
+                                kept.size() - unknown, asked.rows.size());
+  if (unknown > 0) {
+    decision.reason += fmt::format(
+        ", and {} more might: they are asked, too, because the GPU is not stated", unknown);
+  }
   asked.rows = std::move(kept);
   asked.decisions.push_back(std::move(decision));
 }

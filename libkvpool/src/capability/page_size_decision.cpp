@@ -24,6 +24,7 @@ constexpr Tokens kFallbackDraftPage{32};
 constexpr std::string_view kTargetPageId = "target_page_size";
 constexpr std::string_view kDraftPageId = "draft_page_size";
 constexpr std::string_view kLossId = "preferred_kernel_lost";
+constexpr std::string_view kUnknownLossId = "preferred_kernel_unknown";
 
 std::string text(Tokens size) { return std::to_string(size.count()); }
 
@@ -85,9 +86,8 @@ Verdict verdict(const Case& page, const KernelCapability& row, std::span<const T
     if (preferred) {
       said.verdict += " (preferred)";
     }
-    if (!page.binds_all_shapes && page.query != nullptr &&
-        hangs_on_architecture(row, *page.query)) {
-      said.verdict += ", if the GPU is " + join_alternatives(row.limits.architectures);
+    if ((!page.binds_all_shapes || preferred) && page.query != nullptr) {
+      said.verdict += if_the_gpu_is(row, *page.query);
     }
   }
   return said;
@@ -165,11 +165,8 @@ PageSizeChoice refused_narrowing(NarrowedRows asked) {
 /// What is lost with a preferred row.
 Decision loss(const Case& page, const KernelCapability& row, Tokens size, std::string instead_of,
               std::string_view when) {
-  std::string reason =
-      fmt::format("{} accepts {} and would have run {}", row.name, row.page_sizes.text(), when);
-  if (hangs_on_architecture(row, *page.query)) {
-    reason += ", if the GPU is " + join_alternatives(row.limits.architectures);
-  }
+  std::string reason = fmt::format("{} accepts {} and would have run {}{}", row.name,
+                                   row.page_sizes.text(), when, if_the_gpu_is(row, *page.query));
   CostOfChoice cost = row.cost_of_loss;
   if (cost.unit.empty() && cost.conditions.empty()) {
     cost.conditions = "unknown: the row states no cost";
@@ -181,6 +178,26 @@ Decision loss(const Case& page, const KernelCapability& row, Tokens size, std::s
           .reason = std::move(reason),
           .cost = std::move(cost),
           .verdicts = {verdict(page, row, std::array{size})}};
+}
+
+/// Adds a loss. What hangs on a GPU that is not stated is no loss yet: such rows stand together in
+/// one decision, which says of which GPU each is.
+void add_loss(const Case& page, const KernelCapability& row, Decision lost,
+              PageSizeChoice& choice) {
+  if (!hangs_on_architecture(row, *page.query)) {
+    choice.losses.push_back(std::move(lost));
+    return;
+  }
+  const auto before = std::ranges::find(choice.losses, kUnknownLossId, &Decision::id);
+  if (before != choice.losses.end()) {
+    before->reason += "; " + lost.reason;
+    before->verdicts.push_back(std::move(lost.verdicts.front()));
+    return;
+  }
+  lost.id = kUnknownLossId;
+  lost.reason = "the GPU is not stated: " + lost.reason;
+  lost.cost = {.value = 0, .unit = "", .conditions = "unknown: give the GPU to learn what is lost"};
+  choice.losses.push_back(std::move(lost));
 }
 
 /// The rule of standalone drafters: the target's page, else 32.
@@ -252,9 +269,10 @@ void add_draft_losses(const Case& page, Tokens target_page, PageSizeChoice& choi
     if (row->necessity == Necessity::kPreferred && row->page_sizes.reads_pool() &&
         row->page_sizes.accepts(target_page) && !row->page_sizes.accepts(size) &&
         runs(page, *row)) {
-      choice.losses.push_back(
-          loss(page, *row, size, text(target_page),
-               fmt::format("at the target's page of {} tokens", target_page.count())));
+      add_loss(page, *row,
+               loss(page, *row, size, text(target_page),
+                    fmt::format("at the target's page of {} tokens", target_page.count())),
+               choice);
     }
   }
 }
@@ -308,8 +326,10 @@ void add_target_losses(const Case& page, RowSpan binding, PageSizeChoice& choice
     const std::vector<std::int64_t> sizes = sizes_with(binding, row);
     if (!sizes.empty()) {
       const std::int64_t other = nearest_size(sizes, kDefaultTargetPage.count());
-      choice.losses.push_back(loss(page, *row, size, std::to_string(other),
-                                   fmt::format("at a page of {} tokens", other)));
+      add_loss(page, *row,
+               loss(page, *row, size, std::to_string(other),
+                    fmt::format("at a page of {} tokens", other)),
+               choice);
     }
   }
 }

@@ -28,8 +28,8 @@ std::optional<DrafterKind> kind_by_architecture(const JsonReader& config, const 
   for (const std::string& name : fields.architectures) {
     for (const KindOfArchitecture& known : kArchitectures) {
       if (name.find(known.part) != std::string::npos) {
-        facts.add("drafter", config.dotted("architectures"), to_string(known.kind),
-                  "by architecture " + shorten(name));
+        facts.add("drafter", config.dotted("architectures"), name,
+                  "by architecture: " + std::string{to_string(known.kind)});
         return known.kind;
       }
     }
@@ -93,7 +93,10 @@ std::optional<DrafterTraits> read_drafter(const JsonReader& config, const ModelF
     }
     if (!kind.has_value()) {
       kind = by_projector.value_or(DrafterKind::kDflash);
-      facts.add("drafter", config.dotted("dflash_config"), to_string(*kind));
+      const bool named = by_projector.has_value();
+      facts.add("drafter",
+                named ? nested->dotted("projector_type") : config.dotted("dflash_config"),
+                to_string(*kind), named ? "" : "a dflash_config without a projector_type");
     }
     check_attention_mode(*nested, fields);
   }
@@ -105,6 +108,11 @@ std::optional<DrafterTraits> read_drafter(const JsonReader& config, const ModelF
   if (const auto block = config.integer({"block_size"}, {0, limits::kDim.high})) {
     traits.block_tokens = Tokens{block->value};
     facts.add("block_tokens", block->key, block->value);
+  }
+  if (const auto layers = config.integer({"num_target_layers"}, limits::kLayers)) {
+    traits.target_layers = Layers{layers->value};
+    facts.add("target_layers", layers->key, layers->value,
+              "layers of the target that the drafter was made for");
   }
   return traits;
 }

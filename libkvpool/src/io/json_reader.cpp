@@ -44,6 +44,16 @@ const Json* JsonReader::find(std::string_view key) const noexcept {
   return value == nullptr || value->is_null() ? nullptr : value;
 }
 
+std::vector<std::string_view> JsonReader::keys() const {
+  std::vector<std::string_view> names;
+  for (const Layer& layer : layers_) {
+    for (const Json::Member& member : *layer.object->object()) {
+      names.push_back(member.key);
+    }
+  }
+  return names;
+}
+
 std::string JsonReader::dotted(std::string_view key) const {
   const Layer* layer = owner(key);
   return (layer == nullptr ? layers_.front().prefix : layer->prefix) + std::string{key};

@@ -68,6 +68,8 @@ class JsonReader {
   [[nodiscard]] bool has(std::string_view key) const noexcept { return find(key) != nullptr; }
   /// True when `key` is present, even as null.
   [[nodiscard]] bool mentions(std::string_view key) const noexcept { return owner(key) != nullptr; }
+  /// Names of all keys, of every object; null ones too.
+  [[nodiscard]] std::vector<std::string_view> keys() const;
   /// The key as it stands in the file, with the prefix of the object that has it.
   [[nodiscard]] std::string dotted(std::string_view key) const;
   /// File name for errors.

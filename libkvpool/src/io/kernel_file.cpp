@@ -111,8 +111,9 @@ std::vector<std::string_view> names_of(const std::array<Enum, kCount>& values) {
   return names;
 }
 
-std::string place(const std::string& file, const toml::source_position& position) {
-  return fmt::format("{}:{}:{}", file, position.line, position.column);
+/// A message that says where in the file.
+std::string placed(const toml::source_position& position, std::string_view message) {
+  return fmt::format("line {}, column {}: {}", position.line, position.column, message);
 }
 
 /// Reads the keys of one table. The first error stays; later calls then do nothing.
@@ -247,12 +248,12 @@ class TableReader {
   }
 
  private:
-  void fail(const toml::source_position& position, std::string_view key, std::string message,
+  void fail(const toml::source_position& position, std::string_view key, const std::string& message,
             std::string value) {
     if (!error_.has_value()) {
       error_ = Error{.code = ErrorCode::kInvalidArgument,
-                     .message = std::move(message),
-                     .file = place(file_, position),
+                     .message = placed(position, message),
+                     .file = file_,
                      .key = dotted(key),
                      .value = std::move(value)};
     }
@@ -334,8 +335,8 @@ class KernelFileReader {
       const auto position =
           kernels == nullptr ? toml::source_position{1, 1} : kernels->source().begin;
       error_ = Error{.code = ErrorCode::kInvalidArgument,
-                     .message = "needs one [[kernel]] table for each row",
-                     .file = place(file_, position),
+                     .message = placed(position, "needs one [[kernel]] table for each row"),
+                     .file = file_,
                      .key = "kernel"};
     }
     for (std::size_t i = 0; !error_.has_value() && i < rows->size(); ++i) {
@@ -408,7 +409,7 @@ class KernelFileReader {
   PageSizeRule read_rule(TableReader& reader) {
     constexpr std::string_view kKey = "page_sizes";
     constexpr std::string_view kWanted =
-        "a list of sizes, \"any\", \"not_read\", {divisors_of = 128} or {multiples_of = 16}";
+        R"(a list of sizes, "any", "not_read", {divisors_of = 128} or {multiples_of = 16})";
     const toml::node* node = reader.find(kKey);
     if (node == nullptr) {
       return {};
@@ -458,7 +459,9 @@ class KernelFileReader {
     }
     error_ = added.error();
     const toml::node* node = table.get(error_->key);
-    error_->file = place(file_, (node == nullptr ? table.source() : node->source()).begin);
+    error_->file = file_;
+    error_->message =
+        placed((node == nullptr ? table.source() : node->source()).begin, error_->message);
     error_->key = fmt::format("kernel[{}].{}", index, error_->key);
   }
 
@@ -490,8 +493,8 @@ Result<std::vector<KernelCapability>> parse_kernel_file(std::string_view text,
     return KernelFileReader{file}.read(root);
   } catch (const toml::parse_error& error) {
     return Error{.code = ErrorCode::kInvalidArgument,
-                 .message = std::string{error.description()},
-                 .file = place(file, error.source().begin)};
+                 .message = placed(error.source().begin, error.description()),
+                 .file = file};
   }
 }
 

@@ -241,6 +241,7 @@ Kinds from_attention_interval(const JsonReader& config, const ModelFields& f) {
   }
   LayerKinds out = all_of(f, LayerKind::kGatedDeltaNet, interval->key,
                           "layer i (from 0) attends when (i+1) mod p = 0, else recurrent");
+  out.stated = std::to_string(interval->value);
   for (std::int64_t i = interval->value - 1; i < f.layers; i += interval->value) {
     out.kinds[static_cast<std::size_t>(i)] = LayerKind::kFull;
   }
@@ -270,6 +271,7 @@ Kinds from_chunks(const JsonReader& config, const ModelFields& f) {
   const std::int64_t interval = config.integer_or({"no_rope_layer_interval"}, limits::kLayers, 4);
   LayerKinds out = all_of(f, LayerKind::kChunked, config.dotted("attention_chunk_size"),
                           "llama4 without no_rope_layers: every fourth layer full, else chunked");
+  out.stated = config.find("attention_chunk_size")->shortened();
   for (std::int64_t i = interval - 1; i < f.layers; i += interval) {
     out.kinds[static_cast<std::size_t>(i)] = LayerKind::kFull;
   }
@@ -288,7 +290,11 @@ bool mixes_windows(std::string_view type) {
 // Rules 8 and 9.
 LayerKinds from_window(const JsonReader& config, const ModelFields& f) {
   if (!f.window.has_value()) {
-    const auto& key = f.window_switched_off ? "use_sliding_window" : "sliding_window";
+    if (config.has("interleaved_sliding_window")) {
+      config.unsupported(config.dotted("interleaved_sliding_window"),
+                         config.find("interleaved_sliding_window")->shortened(),
+                         "contradicts use_sliding_window = false: remove one of them");
+    }
     for (const std::string_view pattern : {"sliding_window_pattern", "_sliding_window_pattern"}) {
       if (config.has(pattern) && !f.window_switched_off) {
         config.unsupported(config.dotted(pattern), config.find(pattern)->shortened(),
@@ -302,13 +308,27 @@ LayerKinds from_window(const JsonReader& config, const ModelFields& f) {
           config.dotted("sliding_window"), {},
           "missing: layers of " + f.model_type + " slide; add sliding_window and layer_types");
     }
-    return all_of(f, LayerKind::kFull, config.dotted(key), "no window: every layer is full");
+    LayerKinds out =
+        all_of(f, LayerKind::kFull, f.layers_key, "no layer list and no window: all layers attend");
+    out.stated = std::to_string(f.layers);
+    if (f.window_switched_off) {
+      out.key = config.dotted("use_sliding_window");
+      out.rule = "no window: every layer is full";
+      out.stated = "false";
+    } else if (config.mentions("sliding_window")) {
+      out.key = config.dotted("sliding_window");
+      out.rule = "no window: every layer is full";
+      out.stated = "null";
+    }
+    return out;
   }
   LayerKinds out = all_of(f, LayerKind::kSliding, f.window->key, "a window and nothing else");
+  out.stated = std::to_string(f.window->value);
   const auto pattern =
       config.integer({"sliding_window_pattern", "_sliding_window_pattern"}, limits::kLayers);
   if (pattern.has_value()) {
     out.key = pattern->key;
+    out.stated = std::to_string(pattern->value);
     out.rule = "layer i (from 0) is full when (i+1) mod p = 0, else sliding";
     for (std::int64_t i = pattern->value - 1; i < f.layers; i += pattern->value) {
       out.kinds[static_cast<std::size_t>(i)] = LayerKind::kFull;
@@ -321,11 +341,12 @@ LayerKinds from_window(const JsonReader& config, const ModelFields& f) {
   } else if (config.boolean("use_sliding_window") == true && config.has("max_window_layers")) {
     const auto from = config.integer({"max_window_layers"}, limits::kLayersOrNone);
     out.key = from->key;
+    out.stated = std::to_string(from->value);
     out.rule = "layers from max_window_layers on slide";
     std::fill_n(out.kinds.begin(), std::min(from->value, f.layers), LayerKind::kFull);
-  } else if (mixes_windows(f.model_type)) {
+  } else if (mixes_windows(f.model_type) || config.has("interleaved_sliding_window")) {
     config.unsupported(f.window->key, std::to_string(f.window->value),
-                       "which layers of " + f.model_type +
+                       "which layers" + (f.model_type.empty() ? "" : " of " + f.model_type) +
                            " slide is not stated: add layer_types or sliding_window_pattern");
   }
   return out;

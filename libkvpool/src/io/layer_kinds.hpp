@@ -46,6 +46,8 @@ struct LayerKinds {
   std::string key;
   /// The rule, for the facts.
   std::string rule;
+  /// What the key says when it is one value and not a list of layers.
+  std::string stated{};
 };
 
 /// Tells the kind of each layer; the first rule that applies decides.

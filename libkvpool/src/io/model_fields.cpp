@@ -49,10 +49,12 @@ Named<std::int64_t> read_heads(const JsonReader& config, std::string_view key, s
   return {by_layer.front(), name};
 }
 
-void read_kv_heads(const JsonReader& config, ModelFields& f, FactLog& facts) {
+void read_kv_heads(const JsonReader& config, const std::string& query_key, ModelFields& f,
+                   FactLog& facts) {
   if (config.has("num_key_value_heads")) {
     const auto kv = read_heads(config, "num_key_value_heads", f.layers, f.kv_heads_by_layer);
     f.kv_heads = kv.value;
+    f.kv_heads_key = kv.key;
     facts.add("kv_heads", kv.key, kv.value, f.kv_heads_by_layer.empty() ? "" : "one per layer");
     return;
   }
@@ -61,23 +63,27 @@ void read_kv_heads(const JsonReader& config, ModelFields& f, FactLog& facts) {
   const auto groups = config.integer({"num_kv_heads", "n_head_kv"}, limits::kHeads);
   if (multi_query == true && !new_decoder) {
     f.kv_heads = 1;
-    facts.add("kv_heads", config.dotted("multi_query"), 1, "multi-query attention has one KV head");
+    f.kv_heads_key = config.dotted("multi_query");
+    facts.add("kv_heads", f.kv_heads_key, "true", "multi-query attention: 1 KV head");
   } else if (groups.has_value() && (new_decoder || !multi_query.has_value())) {
     f.kv_heads = groups->value;
+    f.kv_heads_key = groups->key;
     facts.add("kv_heads", groups->key, groups->value);
   } else if (config.boolean("multi_query_attention").value_or(false)) {
     const auto kv = config.need_integer({"multi_query_group_num"}, limits::kHeads, "the KV heads");
     f.kv_heads = kv.value;
+    f.kv_heads_key = kv.key;
     facts.add("kv_heads", kv.key, kv.value);
   } else {
     f.kv_heads = f.query_heads;
     f.kv_heads_by_layer = f.query_heads_by_layer;
-    facts.add("kv_heads", config.dotted("num_key_value_heads"), f.kv_heads,
-              "absent: as many as query heads");
+    f.kv_heads_key = query_key;
+    facts.add("kv_heads", query_key, f.kv_heads, "no num_key_value_heads: as many as query heads");
   }
 }
 
-void read_head_dims(const JsonReader& config, ModelFields& f, FactLog& facts) {
+void read_head_dims(const JsonReader& config, const std::string& hidden_key, ModelFields& f,
+                    FactLog& facts) {
   if (const auto dim =
           config.integer({"head_dim", "attention_head_dim", "kv_channels"}, limits::kDim)) {
     f.key_dim = dim->value;
@@ -90,7 +96,9 @@ void read_head_dims(const JsonReader& config, ModelFields& f, FactLog& facts) {
                          " query heads: add head_dim");
     }
     f.key_dim = f.hidden_size / f.query_heads;
-    facts.add("key_dim", config.dotted("head_dim"), f.key_dim, "absent: hidden size / query heads");
+    facts.add("key_dim", hidden_key, f.hidden_size,
+              "no head_dim: hidden size / query heads = " + std::to_string(f.hidden_size) + " / " +
+                  std::to_string(f.query_heads) + " = " + std::to_string(f.key_dim));
   }
   f.value_dim = f.key_dim;
   if (const auto dim = config.integer({"v_head_dim"}, limits::kDim)) {
@@ -130,11 +138,12 @@ void read_latent(const JsonReader& config, ModelFields& f, FactLog& facts) {
 void read_window(const JsonReader& config, ModelFields& f, FactLog& facts) {
   f.window_switched_off = config.boolean("use_sliding_window") == false;
   if (f.window_switched_off) {
-    facts.add("window", config.dotted("use_sliding_window"), "none",
-              "false: no window, whatever sliding_window says");
+    facts.add("window", config.dotted("use_sliding_window"), "false",
+              "no window, whatever sliding_window says");
     return;
   }
-  f.window = config.integer({"sliding_window", "sliding_window_size"}, limits::kLength);
+  f.window = config.integer({"sliding_window", "sliding_window_size", "interleaved_sliding_window"},
+                            limits::kLength);
 }
 
 }  // namespace
@@ -178,6 +187,7 @@ ModelFields read_fields(const JsonReader& config, FactLog& facts) {
           : config.need_integer({"num_hidden_layers", "n_layer", "n_layers"}, limits::kLayers,
                                 "the number of layers");
   f.layers = layers.value;
+  f.layers_key = layers.key;
   facts.add("layers", layers.key, layers.value);
   const auto hidden =
       config.need_integer({"hidden_size", "d_model", "n_embd"}, limits::kDim, "the hidden size");
@@ -199,8 +209,8 @@ ModelFields read_fields(const JsonReader& config, FactLog& facts) {
 
   read_latent(config, f, facts);
   if (!f.latent.has_value()) {
-    read_kv_heads(config, f, facts);
-    read_head_dims(config, f, facts);
+    read_kv_heads(config, heads.key, f, facts);
+    read_head_dims(config, hidden.key, f, facts);
   }
   read_window(config, f, facts);
   if (encoder_decoder) {

@@ -41,11 +41,15 @@ struct ModelFields {
   std::string model_type;
   std::vector<std::string> architectures;
   std::int64_t layers = 0;
+  /// Key of the number of layers.
+  std::string layers_key;
   std::int64_t hidden_size = 0;
   /// Query heads of a layer; per layer when `query_heads_by_layer` is not empty.
   std::int64_t query_heads = 0;
   std::vector<std::int64_t> query_heads_by_layer;
   std::int64_t kv_heads = 0;
+  /// Key that the KV heads come from.
+  std::string kv_heads_key;
   std::vector<std::int64_t> kv_heads_by_layer;
   std::int64_t key_dim = 0;
   std::int64_t value_dim = 0;

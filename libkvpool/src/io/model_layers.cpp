@@ -55,10 +55,10 @@ class LayerBuilder {
         refuse_sparse(kinds.key, "kv_lora_rank and index_head_dim");
       }
       const AttentionSizes sizes = sizes_of(kind, index, kinds);
-      out.emplace_back(attention(sizes, span, kinds.key));
+      out.emplace_back(attention(kind, sizes, span));
       if (fields_.cross_positions.has_value()) {
         out.emplace_back(
-            attention(sizes, Span{SpanKind::kCross, Tokens{*fields_.cross_positions}}, kinds.key));
+            attention(kind, sizes, Span{SpanKind::kCross, Tokens{*fields_.cross_positions}}));
       }
     }
     return out;
@@ -127,12 +127,22 @@ class LayerBuilder {
     return sizes;
   }
 
-  [[nodiscard]] AttentionCache attention(const AttentionSizes& sizes, Span span,
-                                         const std::string& key) const {
+  // The key that says how many KV heads a layer of this kind has.
+  [[nodiscard]] std::string kv_heads_key(LayerKind kind) const {
+    if (kind == LayerKind::kSliding && sliding_stated_.kv_heads != 0) {
+      return config_.dotted("swa_num_key_value_heads");
+    }
+    if (kind == LayerKind::kFull && full_stated_.kv_heads != 0) {
+      return config_.dotted("num_global_key_value_heads");
+    }
+    return fields_.kv_heads_key;
+  }
+
+  [[nodiscard]] AttentionCache attention(LayerKind kind, const AttentionSizes& sizes,
+                                         Span span) const {
     if (sizes.query_heads % sizes.kv_heads != 0) {
-      config_.invalid(config_.dotted("num_key_value_heads"), std::to_string(sizes.kv_heads),
-                      "must divide the " + std::to_string(sizes.query_heads) +
-                          " query heads (layers by " + key + ")");
+      config_.invalid(kv_heads_key(kind), std::to_string(sizes.kv_heads),
+                      "must divide the " + std::to_string(sizes.query_heads) + " query heads");
     }
     return AttentionCache{Heads{sizes.query_heads}, Heads{sizes.kv_heads}, sizes.key_dim,
                           sizes.value_dim, span};
@@ -267,9 +277,18 @@ std::vector<ModelLayer> build_layers(const JsonReader& config, const ModelFields
                                 std::nullopt});
   }
   const auto count = [&kinds](auto test) { return std::ranges::count_if(kinds.kinds, test); };
-  facts.add("attention_layers", kinds.key, count(is_attention), kinds.rule);
+  const auto note = [&](std::string_view figure, std::int64_t number, std::string_view what) {
+    const std::string text = std::to_string(number);
+    if (kinds.stated.empty() || kinds.stated == text) {
+      facts.add(figure, kinds.key, text, kinds.rule);
+    } else {
+      facts.add(figure, kinds.key, kinds.stated,
+                kinds.rule + ": " + text + std::string{what} + " layers");
+    }
+  };
+  note("attention_layers", count(is_attention), " attention");
   if (const auto recurrent = count(is_recurrent); recurrent > 0) {
-    facts.add("recurrent_layers", kinds.key, recurrent, kinds.rule);
+    note("recurrent_layers", recurrent, " recurrent");
   }
   share_caches(config, kinds, layers, facts);
   return layers;
@@ -330,9 +349,10 @@ MtpLayers build_mtp_layers(const JsonReader& config, const ModelFields& fields,
       config.invalid(per_module->key, std::to_string(per_module->value), "too many layers");
     }
     mtp.count = Layers{count->value * per_module->value};
-    rule += "; modules * layers of each";
+    rule += "; modules * layers of each = " + std::to_string(count->value) + " x " +
+            std::to_string(per_module->value) + " = " + std::to_string(mtp.count.count());
   }
-  facts.add("mtp_layers", count->key, mtp.count.count(), rule);
+  facts.add("mtp_layers", count->key, count->value, rule);
   return mtp;
 }
 

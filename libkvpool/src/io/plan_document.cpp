@@ -3,6 +3,7 @@
 #include <kvpool/io/plan_document.hpp>
 
 #include "plan_fields.hpp"
+#include "plan_hash.hpp"
 
 #include <nlohmann/json.hpp>
 
@@ -125,7 +126,7 @@ OrderedJson write_ledger(const std::vector<LedgerLine>& ledger) {
 
 /// One group of a pool. The first row of a pool also has what belongs to the pool as a whole.
 OrderedJson write_group(const PoolDescriptor& pool, std::size_t index, Bytes loss,
-                        Tokens lookahead) {
+                        const SequenceRules& rules) {
   const PooledGroup& pooled = pool.groups[index];
   const bool first = index == 0;
   Bytes bytes = pooled.planned_slabs.count() * pool.slab_bytes;
@@ -137,7 +138,7 @@ OrderedJson write_group(const PoolDescriptor& pool, std::size_t index, Bytes los
   }
   const std::vector<TensorView> views = views_of(pool, index);
   const TensorView view = views.empty() ? TensorView{} : views.front();
-  const AffineCost cost = sequence_cost(pooled, lookahead);
+  const AffineCost cost = sequence_cost(pooled, rules);
   return {{"role", to_string(pool.role)},
           {"group", group_name(pooled.group)},
           {"tokens_per_block", pooled.page.tokens_per_block.count()},
@@ -159,12 +160,13 @@ OrderedJson write_group(const PoolDescriptor& pool, std::size_t index, Bytes los
             {"from_length", cost.from_length.count()}}}};
 }
 
-OrderedJson write_pools(const PoolPlan& rank, Tokens lookahead) {
+OrderedJson write_pools(const PoolPlan& rank, const Plan& plan) {
   OrderedJson rows = OrderedJson::array();
   for (std::size_t i = 0; i < rank.pools.size(); ++i) {
     const Bytes loss = i < rank.accounts.size() ? rank.accounts[i].loss : Bytes{0};
     for (std::size_t group = 0; group < rank.pools[i].groups.size(); ++group) {
-      rows.push_back(write_group(rank.pools[i], group, loss, lookahead));
+      rows.push_back(
+          write_group(rank.pools[i], group, loss, sequence_rules(plan, rank.pools[i].role)));
     }
   }
   return rows;
@@ -173,9 +175,8 @@ OrderedJson write_pools(const PoolPlan& rank, Tokens lookahead) {
 OrderedJson write_ranks(const Plan& plan) {
   OrderedJson ranks = OrderedJson::array();
   for (const PoolPlan& rank : plan.ranks) {
-    ranks.push_back({{"stage", rank.stage},
-                     {"rank", rank.rank},
-                     {"pools", write_pools(rank, plan.resolution.draft_tokens)}});
+    ranks.push_back(
+        {{"stage", rank.stage}, {"rank", rank.rank}, {"pools", write_pools(rank, plan)}});
   }
   return ranks;
 }
@@ -202,6 +203,7 @@ OrderedJson write_request(const Plan& plan) {
   detail::fields(writer, plan.request);
   OrderedJson resolution = write(plan.resolution);
   resolution["decisions"] = plan.resolution.decisions.size();
+  resolution["registry_hash"] = detail::registry_hash(plan.resolution);
   OrderedJson request = std::move(writer).take();
   request["resolution"] = std::move(resolution);
   return request;
@@ -218,6 +220,12 @@ std::string text_of(const OrderedJson& document) {
 }
 
 }  // namespace
+
+std::string detail::registry_hash(const Resolution& resolution) {
+  const OrderedJson said = {{"decisions", write(resolution.decisions)},
+                            {"refusals", write(resolution.refusals)}};
+  return hash_text(said.dump(-1, ' ', false, OrderedJson::error_handler_t::replace));
+}
 
 std::string plan_to_json(const Plan& plan) {
   const bool has_rank = plan.smallest_rank < plan.ranks.size();

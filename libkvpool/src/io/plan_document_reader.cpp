@@ -7,6 +7,7 @@
 #include "json_reader.hpp"
 #include "json_value.hpp"
 #include "plan_fields.hpp"
+#include "plan_hash.hpp"
 #include "text_file.hpp"
 
 #include <algorithm>
@@ -306,6 +307,17 @@ void check_resolution(const PlanRequest& request, const Resolution& found,
   must(found.state_slots_per_seq == settled->state_slots_per_seq, "state_slots_per_seq");
 }
 
+/// What the registry said cannot be derived without it: its hash tells whether it stands as
+/// written.
+void check_registry(const Resolution& found, const JsonReader& object) {
+  const std::string hash = object.text("registry_hash").value_or("");
+  if (hash != detail::registry_hash(found)) {
+    object.invalid(object.dotted("registry_hash"), hash,
+                   "is not the hash of the registry's decisions and refusals in this document: the "
+                   "document was edited, or written by another version of kvpool; plan again");
+  }
+}
+
 Result<Plan> plan_again(const Json& document, const std::string& file) {
   const JsonReader root{document, {}, file};
   const std::string schema = root.text("schema").value_or("");
@@ -332,6 +344,7 @@ Result<Plan> plan_again(const Json& document, const std::string& file) {
       {"decisions"}, {0, static_cast<std::int64_t>(resolution.decisions.size())},
       "telling the registry's decisions from the plan's");
   resolution.decisions.resize(static_cast<std::size_t>(count.value));
+  check_registry(resolution, settled);
 
   auto plan = allocate_plan(request, resolution);
   if (!plan) {

@@ -119,6 +119,7 @@ template <typename V, Maybe<DrafterTraits> T>
 void fields(V& visit, T& x) {
   visit("kind", x.kind);
   visit("block_tokens", x.block_tokens, limits::kTokensOrNone);
+  visit("target_layers", x.target_layers, limits::kLayersOrNone);
 }
 
 template <typename V, Maybe<ParameterEstimate> T>
@@ -127,6 +128,8 @@ void fields(V& visit, T& x) {
   visit("quantized", x.quantized, limits::kElements);
   visit("quantized_centibits", x.quantized_centibits, limits::kMillion);
   visit("plain_bits", x.plain_bits, limits::kMillion);
+  visit("attention", x.attention, limits::kBytes);
+  visit("routed_experts", x.routed_experts, limits::kBytes);
   visit("basis", x.basis);
 }
 
@@ -242,7 +245,8 @@ void fields(V& visit, T& x) {
 }
 
 /// Of the decisions only the number is written: they are the first ones of the document's own
-/// `decisions`. Refusals stand there in full, because the document's own have no verdicts.
+/// `decisions`. Refusals stand there in full, because the document's own have no verdicts. A hash
+/// of both follows: without the registry they cannot be derived again.
 template <typename V, Maybe<Resolution> T>
 void fields(V& visit, T& x) {
   visit("target_page", x.target_page, limits::kPage);

@@ -1,9 +1,11 @@
 // SPDX-FileCopyrightText: The kvpool authors
 // SPDX-License-Identifier: Apache-2.0
+#include "plan_hash.hpp"
+
 #include <kvpool/io/plan_document.hpp>
 
-#include <cstddef>
 #include <string>
+#include <string_view>
 
 // The header's functions are used inline, so nothing has to be linked.
 #define XXH_INLINE_ALL
@@ -11,17 +13,18 @@
 
 namespace kvpool::io {
 
-std::string plan_hash(const Plan& plan) {
+std::string detail::hash_text(std::string_view text) {
   static constexpr std::string_view kDigits = "0123456789abcdef";
-  const std::string document = plan_to_json(plan);
   XXH128_canonical_t bytes;
-  XXH128_canonicalFromHash(&bytes, XXH3_128bits(document.data(), document.size()));
-  std::string text;
+  XXH128_canonicalFromHash(&bytes, XXH3_128bits(text.data(), text.size()));
+  std::string hash;
   for (const unsigned char byte : bytes.digest) {
-    text += kDigits[byte >> 4U];
-    text += kDigits[byte & 0xFU];
+    hash += kDigits[byte >> 4U];
+    hash += kDigits[byte & 0xFU];
   }
-  return text;
+  return hash;
 }
+
+std::string plan_hash(const Plan& plan) { return detail::hash_text(plan_to_json(plan)); }
 
 }  // namespace kvpool::io

@@ -4,6 +4,7 @@
 
 #include <kvpool/core/checked.hpp>
 
+#include <initializer_list>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -23,6 +24,23 @@ std::int64_t checked(const JsonReader& config, const std::string& key, CheckedIn
   return *value;
 }
 
+// `rule = 3 x 96 x 128 = 36864`.
+std::string worked(std::string_view rule, std::string_view numbers, std::int64_t result) {
+  return std::string{rule} + " = " + std::string{numbers} + " = " + std::to_string(result);
+}
+
+std::string times(std::initializer_list<std::int64_t> factors) {
+  std::string out;
+  for (const std::int64_t factor : factors) {
+    out += (out.empty() ? "" : " x ") + std::to_string(factor);
+  }
+  return out;
+}
+
+void note_kernel(const Named<std::int64_t>& kernel, FactLog& facts) {
+  facts.add("conv_kernel", kernel.key, kernel.value, "the state keeps kernel - 1 columns");
+}
+
 std::optional<KvDtype> read_state_dtype(const JsonReader& config, FactLog& facts) {
   for (const std::string_view key : {"mamba_ssm_cache_dtype", "mamba_ssm_dtype"}) {
     const auto text = config.text(key);
@@ -39,7 +57,7 @@ std::optional<KvDtype> read_state_dtype(const JsonReader& config, FactLog& facts
   return std::nullopt;
 }
 
-StateCache mamba2(const JsonReader& config) {
+StateCache mamba2(const JsonReader& config, FactLog& facts) {
   const std::string_view why = "the Mamba-2 state";
   const auto heads = config.need_integer({"mamba_num_heads", "mamba_n_heads"}, limits::kHeads, why);
   const auto dim = config.need_integer({"mamba_head_dim", "mamba_d_head"}, limits::kDim, why);
@@ -60,10 +78,18 @@ StateCache mamba2(const JsonReader& config) {
   cache.heads = heads.value;
   cache.groups = groups.value;
   cache.channels_per_group = 2 * state.value;
+  facts.add("conv_channels", heads.key, heads.value,
+            worked("heads * head dim + 2 * groups * state size",
+                   times({heads.value, dim.value}) + " + " + times({2, groups.value, state.value}),
+                   cache.conv_channels));
+  note_kernel(kernel, facts);
+  facts.add("matrix_elements", state.key, state.value,
+            worked("heads * head dim * state size", times({heads.value, dim.value, state.value}),
+                   cache.matrix_elements));
   return cache;
 }
 
-StateCache gated_delta_net(const JsonReader& config) {
+StateCache gated_delta_net(const JsonReader& config, FactLog& facts) {
   const std::string_view why = "the gated delta net state";
   const auto key_heads = config.need_integer({"linear_num_key_heads"}, limits::kHeads, why);
   const auto key_dim = config.need_integer({"linear_key_head_dim"}, limits::kDim, why);
@@ -82,10 +108,20 @@ StateCache gated_delta_net(const JsonReader& config) {
   cache.conv_kernel = kernel.value;
   cache.matrix_elements = checked(config, value_heads.key, values * key_dim.value);
   cache.heads = value_heads.value;
+  facts.add("conv_channels", value_heads.key, value_heads.value,
+            worked("2 * key heads * key dim + value heads * value dim",
+                   times({2, key_heads.value, key_dim.value}) + " + " +
+                       times({value_heads.value, value_dim.value}),
+                   cache.conv_channels));
+  note_kernel(kernel, facts);
+  facts.add(
+      "matrix_elements", key_dim.key, key_dim.value,
+      worked("value heads * value dim * key dim",
+             times({value_heads.value, value_dim.value, key_dim.value}), cache.matrix_elements));
   return cache;
 }
 
-StateCache kimi_delta(const JsonReader& config) {
+StateCache kimi_delta(const JsonReader& config, FactLog& facts) {
   const auto linear = config.child("linear_attn_config");
   if (!linear.has_value()) {
     config.invalid("linear_attn_config", {}, "missing, needed for the Kimi delta attention state");
@@ -101,43 +137,26 @@ StateCache kimi_delta(const JsonReader& config) {
   cache.conv_kernel = kernel.value;
   cache.matrix_elements = checked(config, heads.key, width * dim.value);
   cache.heads = heads.value;
+  facts.add("conv_channels", heads.key, heads.value,
+            worked("3 * heads * dim", times({3, heads.value, dim.value}), cache.conv_channels));
+  note_kernel(kernel, facts);
+  facts.add("matrix_elements", dim.key, dim.value,
+            worked("heads * dim * dim", times({heads.value, dim.value, dim.value}),
+                   cache.matrix_elements));
   return cache;
 }
 
-StateCache short_conv(const JsonReader& config, const ModelFields& fields) {
+StateCache short_conv(const JsonReader& config, const ModelFields& fields, FactLog& facts) {
   const auto kernel =
       config.need_integer({"conv_L_cache"}, limits::kKernel, "the short convolution state");
   StateCache cache;
   cache.family = StateFamily::kShortConv;
   cache.conv_channels = fields.hidden_size;
   cache.conv_kernel = kernel.value;
+  facts.add("conv_channels", config.dotted(config.has("hidden_size") ? "hidden_size" : "d_model"),
+            cache.conv_channels, "one channel per hidden element");
+  note_kernel(kernel, facts);
   return cache;
-}
-
-struct Origin {
-  std::string_view channels_key;
-  std::string_view channels_rule;
-  std::string_view kernel_key;
-  std::string_view matrix_key;
-  std::string_view matrix_rule;
-};
-
-Origin origin_of(StateFamily family) {
-  switch (family) {
-    case StateFamily::kMamba2:
-      return {"mamba_num_heads", "heads * head dim + 2 * groups * state size", "conv_kernel",
-              "ssm_state_size", "heads * head dim * state size"};
-    case StateFamily::kGatedDeltaNet:
-      return {"linear_num_value_heads", "2 * key heads * key dim + value heads * value dim",
-              "linear_conv_kernel_dim", "linear_key_head_dim", "value heads * value dim * key dim"};
-    case StateFamily::kKimiDelta:
-      return {"num_heads", "3 * heads * dim", "short_conv_kernel_size", "head_dim",
-              "heads * dim * dim"};
-    case StateFamily::kShortConv:
-      return {"hidden_size", "one channel per hidden element", "conv_L_cache", "conv_L_cache",
-              "no matrix state"};
-  }
-  return {};
 }
 
 }  // namespace
@@ -146,22 +165,12 @@ StateCache read_state(const JsonReader& config, const ModelFields& fields, Layer
                       FactLog& facts) {
   StateCache cache;
   switch (kind) {
-    case LayerKind::kMamba2: cache = mamba2(config); break;
-    case LayerKind::kGatedDeltaNet: cache = gated_delta_net(config); break;
-    case LayerKind::kKimiDelta: cache = kimi_delta(config); break;
-    default: cache = short_conv(config, fields); break;
+    case LayerKind::kMamba2: cache = mamba2(config, facts); break;
+    case LayerKind::kGatedDeltaNet: cache = gated_delta_net(config, facts); break;
+    case LayerKind::kKimiDelta: cache = kimi_delta(config, facts); break;
+    default: cache = short_conv(config, fields, facts); break;
   }
   cache.matrix_dtype = read_state_dtype(config, facts);
-  const Origin origin = origin_of(cache.family);
-  const auto nested = config.child("linear_attn_config");
-  const JsonReader& source =
-      cache.family == StateFamily::kKimiDelta && nested.has_value() ? *nested : config;
-  facts.add("conv_channels", source.dotted(origin.channels_key), cache.conv_channels,
-            origin.channels_rule);
-  facts.add("conv_kernel", source.dotted(origin.kernel_key), cache.conv_kernel,
-            "the state keeps kernel - 1 columns");
-  facts.add("matrix_elements", source.dotted(origin.matrix_key), cache.matrix_elements,
-            origin.matrix_rule);
   return cache;
 }
 

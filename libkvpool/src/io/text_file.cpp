@@ -29,6 +29,11 @@ Result<std::string> read_text_file(const std::string& path) {
   if (std::filesystem::is_directory(path, ignored)) {
     return failure(ErrorCode::kIo, "is a directory, not a file", path);
   }
+  // A pipe without a writer would be waited for without end.
+  if (std::filesystem::exists(path, ignored) && !std::filesystem::is_regular_file(path, ignored)) {
+    return failure(ErrorCode::kIo, "is no regular file: write what a pipe gives to a file first",
+                   path);
+  }
   const File file{std::fopen(path.c_str(), "rb")};
   if (file == nullptr) {
     const bool exists = std::filesystem::exists(path, ignored);

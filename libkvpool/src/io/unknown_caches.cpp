@@ -4,6 +4,9 @@
 
 #include <algorithm>
 #include <array>
+#include <string>
+#include <string_view>
+#include <vector>
 
 namespace kvpool::io::detail {
 namespace {
@@ -72,6 +75,32 @@ constexpr std::array kUnknownTypes{
 constexpr std::array<std::string_view, 9> kPlainAttention{
     "full", "full_attention", "softmax", "original_full", "mha", "gqa", "mqa", "mla", "default"};
 
+// Encoders: every token sees every other at once, so nothing is kept between steps. As decoders
+// (`is_decoder`) they do keep a cache.
+constexpr std::array<std::string_view, 20> kEncoders{
+    "bert",       "roberta",    "xlm-roberta", "xlm-roberta-xl", "camembert",
+    "distilbert", "albert",     "electra",     "deberta",        "deberta-v2",
+    "mpnet",      "modernbert", "nomic_bert",  "mobilebert",     "convbert",
+    "new",        "esm",        "eurobert",    "jina_bert",      "neobert"};
+
+void refuse_encoders(const JsonReader& config, const std::string& type) {
+  if (config.boolean("is_decoder").value_or(false) ||
+      config.boolean("is_encoder_decoder").value_or(false)) {
+    return;
+  }
+  constexpr std::string_view kWhy =
+      "an encoder without a decoder keeps no KV cache, so there is nothing to plan";
+  if (std::ranges::find(kEncoders, type) != kEncoders.end()) {
+    config.unsupported(config.dotted("model_type"), type, std::string{kWhy});
+  }
+  for (const std::string& name :
+       config.texts("architectures").value_or(std::vector<std::string>{})) {
+    if (name.ends_with("ForMaskedLM") || name.ends_with("EncoderModel")) {
+      config.unsupported(config.dotted("architectures"), name, std::string{kWhy});
+    }
+  }
+}
+
 bool is_off(const Json& value) {
   if (const auto* b = value.boolean()) {
     return !*b;
@@ -88,9 +117,52 @@ bool is_off(const Json& value) {
   return value.text() != nullptr && value.text()->empty();
 }
 
+bool has_part(std::string_view text, std::string_view part) {
+  return text.find(part) != std::string_view::npos;
+}
+
+// Objects that describe weights or other encoders, and keys that only name a tool.
+bool says_nothing_of_caches(std::string_view key) {
+  return key == "quantization_config" || key == "compression_config" ||
+         key == "for_llm_compressor" || has_part(key, "vision") || has_part(key, "audio");
+}
+
+// Words of a cache that keeps less than one vector per token.
+bool smells_of_compression(std::string_view key) {
+  if (has_part(key, "compress")) {
+    return true;
+  }
+  const bool of_cache = key.starts_with("kv_") || has_part(key, "_kv_") || has_part(key, "cache");
+  return of_cache && (has_part(key, "ratio") || has_part(key, "evict") || has_part(key, "merge") ||
+                      has_part(key, "prun"));
+}
+
+// 1 compresses nothing.
+bool is_one(const Json& value) {
+  return (value.integer() != nullptr && *value.integer() == 1) ||
+         (value.real() != nullptr && (*value.real() == 1 || *value.real() == 0));
+}
+
 std::string not_understood(std::string_view why) {
   return "not understood: " + std::string{why} +
          "; its cache cannot be sized, describe the layers in code (kvpool::ModelConfig)";
+}
+
+// Looks through the config's keys and those of the objects in it.
+void refuse_compression(const JsonReader& config, bool nested) {
+  for (const std::string_view key : config.keys()) {
+    const Json* value = config.find(key);
+    if (value == nullptr || says_nothing_of_caches(key)) {
+      continue;
+    }
+    if (smells_of_compression(key) && !is_off(*value) && !is_one(*value)) {
+      config.unsupported(config.dotted(key), value->shortened(),
+                         not_understood("by its name it compresses the cache"));
+    }
+    if (!nested && value->object() != nullptr) {
+      refuse_compression(JsonReader{*value, config.dotted(key) + ".", config.file()}, true);
+    }
+  }
 }
 
 }  // namespace
@@ -109,6 +181,8 @@ void refuse_unknown_caches(const JsonReader& config) {
       config.unsupported(config.dotted("model_type"), type, not_understood(unknown.why));
     }
   }
+  refuse_encoders(config, type);
+  refuse_compression(config, false);
   for (const std::string_view key : {"attention_type", "attn_type", "attention_method"}) {
     const auto kind = config.text(key);
     if (kind.has_value() && std::ranges::find(kPlainAttention, *kind) == kPlainAttention.end()) {

@@ -8,6 +8,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -15,24 +17,33 @@
 namespace kvpool::io::detail {
 namespace {
 
-// Adds up parameters by how they are stored.
+// Parts of the weights that parallelism divides differently.
+enum class Share { kAttention, kRoutedExperts, kRest };
+
+// Adds up parameters by how they are stored and divided.
 class Sum {
  public:
-  void add_plain(CheckedInt count) { plain_ += count; }
-  void add(CheckedInt count, std::int64_t centibits) {
+  void add_plain(CheckedInt count, Share share = Share::kRest) { add(count, 0, share); }
+  void add(CheckedInt count, std::int64_t centibits, Share share) {
+    Stored& stored = shares_[static_cast<std::size_t>(share)];
     if (centibits == 0) {
       plain_ += count;
+      stored.plain += count;
       return;
     }
     quantized_ += count;
     weighted_ += count * centibits;
+    stored.weighted += count * centibits;
   }
 
-  [[nodiscard]] ParameterEstimate take(const JsonReader& config) const {
+  [[nodiscard]] ParameterEstimate take(const JsonReader& config, std::int64_t plain_bits) const {
     const auto plain = plain_.to_int64();
     const auto quantized = quantized_.to_int64();
     const auto bits = weighted_.to_int64();
-    if (!plain.has_value() || !quantized.has_value() || !bits.has_value()) {
+    const auto attention = bytes_of(Share::kAttention, plain_bits);
+    const auto experts = bytes_of(Share::kRoutedExperts, plain_bits);
+    if (!plain.has_value() || !quantized.has_value() || !bits.has_value() ||
+        !attention.has_value() || !experts.has_value()) {
       throw Refused{Error{ErrorCode::kOutOfRange,
                           "the model's parameters do not fit into 64 bits: check layers, hidden "
                           "size and experts",
@@ -43,6 +54,9 @@ class Sum {
     ParameterEstimate out;
     out.plain = Elements{*plain};
     out.quantized = Elements{*quantized};
+    out.plain_bits = plain_bits;
+    out.attention = Bytes{*attention};
+    out.routed_experts = Bytes{*experts};
     if (*quantized > 0) {
       out.quantized_centibits = (*bits + *quantized / 2) / *quantized;
     }
@@ -50,9 +64,22 @@ class Sum {
   }
 
  private:
+  struct Stored {
+    CheckedInt plain{0};
+    CheckedInt weighted{0};
+  };
+
+  [[nodiscard]] std::optional<std::int64_t> bytes_of(Share share, std::int64_t plain_bits) const {
+    const Stored& stored = shares_[static_cast<std::size_t>(share)];
+    return (ceil_div(stored.plain * plain_bits, CheckedInt{8}) +
+            ceil_div(stored.weighted, CheckedInt{800}))
+        .to_int64();
+  }
+
   CheckedInt plain_{0};
   CheckedInt quantized_{0};
   CheckedInt weighted_{0};
+  std::array<Stored, 3> shares_{};
 };
 
 // Parameters of one layer, apart from its MLP or experts.
@@ -154,6 +181,14 @@ class MixerWeights {
   bool full_rank_gate_ = false;
 };
 
+// Ending of a checkpoint's name that speaks of quantised weights, or nothing.
+std::string_view format_in_name(std::string_view name) {
+  constexpr std::array<std::string_view, 4> kEndings{"-NVFP4", "-FP8", "-nvfp4", "-fp8"};
+  const auto* at = std::ranges::find_if(
+      kEndings, [name](std::string_view ending) { return name.ends_with(ending); });
+  return at == kEndings.end() ? std::string_view{} : *at;
+}
+
 // Text that names what is in the estimate and what is not.
 class Basis {
  public:
@@ -167,6 +202,10 @@ class Basis {
       out += " with " + std::to_string(model.mtp_layers.count()) + " next-token layers";
     }
     out += format.name().empty() ? ", not quantised" : ", weights " + format.name();
+    if (const auto named = format_in_name(model.name); format.name().empty() && !named.empty()) {
+      out += " (the name ends in " + std::string{named} +
+             ": is hf_quant_config.json missing beside the config?)";
+    }
     return missing_.empty() ? out : out + "; not counted: " + missing_;
   }
 
@@ -179,9 +218,10 @@ void add_mlp(Sum& sum, const MlpParameters& mlp, const WeightFormat& format, std
   const auto bits = [&](WeightPart part) {
     return mtp ? format.mtp_centibits(part, layer) : format.centibits(part, layer);
   };
-  sum.add(mlp.dense, bits(WeightPart::kDenseMlp));
-  sum.add(mlp.experts, bits(WeightPart::kExperts));
-  sum.add(mlp.shared_experts, bits(WeightPart::kSharedExperts));
+  sum.add(mlp.dense, bits(WeightPart::kDenseMlp), Share::kRest);
+  sum.add(mlp.experts, bits(WeightPart::kExperts), Share::kRoutedExperts);
+  sum.add(mlp.expert_stream, bits(WeightPart::kExperts), Share::kRest);
+  sum.add(mlp.shared_experts, bits(WeightPart::kSharedExperts), Share::kRest);
   sum.add_plain(mlp.router);
 }
 
@@ -242,7 +282,8 @@ void add_drafter_parts(Sum& sum, const JsonReader& config, const ModelFields& fi
     if (const auto* a = std::get_if<AttentionCache>(&model.layers.front().caches.front())) {
       sum.add_plain(hidden * (CheckedInt{a->query_heads.count()} * a->key_dim +
                               CheckedInt{a->kv_heads.count()} * a->key_dim +
-                              CheckedInt{a->kv_heads.count()} * a->value_dim));
+                              CheckedInt{a->kv_heads.count()} * a->value_dim),
+                    Share::kAttention);
     }
   }
 }
@@ -273,7 +314,7 @@ ParameterEstimate estimate_parameters(const JsonReader& config, const ModelField
             : layer;
     for (const LayerCache& cache : owner.caches) {
       const auto [part, count] = mixers.of(cache);
-      sum.add(count, format.centibits(part, index));
+      sum.add(count, format.centibits(part, index), Share::kAttention);
     }
     add_mlp(sum, mlps.of(index), format, index, false);
   }
@@ -286,13 +327,12 @@ ParameterEstimate estimate_parameters(const JsonReader& config, const ModelField
     const std::int64_t index = fields.layers + i;
     for (const LayerCache& cache : model.mtp_layer) {
       const auto [part, count] = mixers.of(cache);
-      sum.add(count, format.mtp_centibits(part, index));
+      sum.add(count, format.mtp_centibits(part, index), Share::kAttention);
     }
     add_mlp(sum, last, format, index, true);
     sum.add_plain(hidden * hidden * 2);
   }
-  ParameterEstimate out = sum.take(config);
-  out.plain_bits = model.native_dtype == KvDtype::kFp32 ? 32 : 16;
+  ParameterEstimate out = sum.take(config, model.native_dtype == KvDtype::kFp32 ? 32 : 16);
   out.basis = basis.text(model, format);
   return out;
 }

@@ -78,8 +78,8 @@ void MlpWeights::read_sizes(const JsonReader& config, const ModelFields& fields)
   const std::int64_t stream = first_width(config, {"routed_expert_hidden_size", "moe_latent_size"});
   const CheckedInt expert_in = stream > 0 ? CheckedInt{stream} : hidden;
 
-  kinds_[kExperts].experts = CheckedInt{experts} * matrices_ * expert_in * expert_width +
-                             (stream > 0 ? hidden * stream * 2 : CheckedInt{0});
+  kinds_[kExperts].experts = CheckedInt{experts} * matrices_ * expert_in * expert_width;
+  kinds_[kExperts].expert_stream = hidden * stream * 2;
   kinds_[kExperts].router = hidden * experts;
   const std::int64_t shared_count =
       config.integer_or({"n_shared_experts", "num_shared_experts"}, limits::kExperts, 0);

@@ -17,6 +17,8 @@ namespace kvpool::io::detail {
 struct MlpParameters {
   CheckedInt dense{0};
   CheckedInt experts{0};
+  /// Projections to and from the narrower stream of the experts, stored like them.
+  CheckedInt expert_stream{0};
   CheckedInt shared_experts{0};
   CheckedInt router{0};
 };

@@ -2,13 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <kvpool/layout/layer_geometry.hpp>
 
-#include <string>
-#include <utility>
-#include <variant>
+#include <kvpool/core/checked.hpp>
 
 #include <fmt/format.h>
 
-#include <kvpool/core/checked.hpp>
+#include <string>
+#include <utility>
+#include <variant>
 
 namespace kvpool {
 namespace {
@@ -75,31 +75,31 @@ class GeometryBuilder {
   }
 
   void operator()(const StateCache& cache) {
-    const std::int64_t tp = head_parallel_size(parallelism_);
+    const std::int64_t tp = state_parallel_size(parallelism_);
     const std::int64_t divided_channels =
         (CheckedInt{cache.conv_channels} - CheckedInt{cache.groups} * cache.channels_per_group)
             .saturated();
     if ((cache.heads > 0 && cache.heads % tp != 0) || divided_channels % tp != 0 ||
         cache.matrix_elements % tp != 0) {
       fail(ErrorCode::kInvalidArgument, "tensor_parallel_size",
-           fmt::format("layer {} keeps a {} state of {} heads and {} convolution channels, which {} "
-                       "ranks do not divide",
-                       layer_.value(), to_string(cache.family), cache.heads, cache.conv_channels,
-                       tp));
+           fmt::format(
+               "layer {} keeps a {} state of {} heads and {} convolution channels, which {} "
+               "ranks do not divide",
+               layer_.value(), to_string(cache.family), cache.heads, cache.conv_channels, tp));
       return;
     }
     // Groups that TP does not divide are replicated: a rank keeps those that its heads use.
     const CheckedInt local_channels =
         CheckedInt{divided_channels / tp} +
         CheckedInt{ceil_div(cache.groups, tp)} * cache.channels_per_group;
-    geometries_.push_back({.layer = layer_,
-                           .kind = CacheKind::kState,
-                           .dtype = cache.matrix_dtype.value_or(formats_.matrix_state),
-                           .kv_heads = Heads{1},
-                           .conv_elements =
-                               (local_channels * (CheckedInt{cache.conv_kernel} - 1)).saturated(),
-                           .conv_dtype = cache.conv_dtype.value_or(formats_.conv_state),
-                           .matrix_elements = cache.matrix_elements / tp});
+    geometries_.push_back(
+        {.layer = layer_,
+         .kind = CacheKind::kState,
+         .dtype = cache.matrix_dtype.value_or(formats_.matrix_state),
+         .kv_heads = Heads{1},
+         .conv_elements = (local_channels * (CheckedInt{cache.conv_kernel} - 1)).saturated(),
+         .conv_dtype = cache.conv_dtype.value_or(formats_.conv_state),
+         .matrix_elements = cache.matrix_elements / tp});
   }
 
   [[nodiscard]] Result<std::vector<LayerGeometry>> take() && {

@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <kvpool/layout/layer_group.hpp>
 
-#include <algorithm>
-
 #include <fmt/format.h>
+
+#include <algorithm>
 
 namespace kvpool {
 namespace {
@@ -26,9 +26,8 @@ std::string group_name(const LayerGroup& group) {
   }
   const bool has_extent =
       group.span.kind == SpanKind::kSlidingWindow || group.span.kind == SpanKind::kChunked;
-  return has_extent
-             ? fmt::format("{}_{}", to_string(group.span.kind), group.span.extent.count())
-             : std::string{to_string(group.span.kind)};
+  return has_extent ? fmt::format("{}_{}", to_string(group.span.kind), group.span.extent.count())
+                    : std::string{to_string(group.span.kind)};
 }
 
 std::vector<LayerGroup> group_layers(std::span<const LayerGeometry> layers) {

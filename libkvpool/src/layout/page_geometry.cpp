@@ -2,12 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <kvpool/layout/page_geometry.hpp>
 
-#include <string>
-#include <utility>
+#include <kvpool/core/checked.hpp>
 
 #include <fmt/format.h>
 
-#include <kvpool/core/checked.hpp>
+#include <string>
+#include <utility>
 
 namespace kvpool {
 namespace {
@@ -86,7 +86,8 @@ class PageBuilder {
 };
 
 Error invalid(std::string key, std::string message) {
-  return {.code = ErrorCode::kInvalidArgument, .message = std::move(message), .key = std::move(key)};
+  return {
+      .code = ErrorCode::kInvalidArgument, .message = std::move(message), .key = std::move(key)};
 }
 
 CheckedInt element_bytes(KvDtype dtype, std::int64_t elements) {
@@ -185,11 +186,10 @@ Result<PageGeometry> page_geometry(const LayerGroup& group, Tokens tokens_per_bl
   if (group.is_state ? tokens_per_block.count() != 0
                      : tokens_per_block.count() < 1 || tokens_per_block.count() > kLargestPage) {
     return Error{.code = ErrorCode::kInvalidArgument,
-                 .message = group.is_state
-                                ? fmt::format("slots of state hold no tokens, not {}",
-                                              tokens_per_block.count())
-                                : fmt::format("a page holds 1 to {} tokens, not {}", kLargestPage,
-                                              tokens_per_block.count()),
+                 .message = group.is_state ? fmt::format("slots of state hold no tokens, not {}",
+                                                         tokens_per_block.count())
+                                           : fmt::format("a page holds 1 to {} tokens, not {}",
+                                                         kLargestPage, tokens_per_block.count()),
                  .key = "tokens_per_block",
                  .value = fmt::format("{}", tokens_per_block.count())};
   }
@@ -207,7 +207,8 @@ Result<PageGeometry> page_geometry(const LayerGroup& group, Tokens tokens_per_bl
   }
   const Bytes size = page.size();
   if (size.count() == 0) {
-    return invalid("layers", fmt::format("the caches of group {} have no bytes", group_name(group)));
+    return invalid("layers",
+                   fmt::format("the caches of group {} have no bytes", group_name(group)));
   }
   return PageGeometry{.tokens_per_block = tokens_per_block,
                       .page_bytes = size,

@@ -2,11 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <kvpool/layout/pool_descriptor.hpp>
 
+#include <kvpool/core/checked.hpp>
+
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <numeric>
 #include <utility>
-
-#include <fmt/format.h>
 
 namespace kvpool {
 namespace {
@@ -83,9 +85,8 @@ Placement place(const PoolDescriptor& pool, const PooledGroup& group, const Plan
             .offset = layer.first * rows + (plane.offset - layer.first)};
   }
   // Table entries count units; the last rows whose page would leave the pool are not rows.
-  const std::int64_t rows = pool.bytes() < page.page_bytes
-                                ? 0
-                                : (pool.bytes() - page.page_bytes) / pool.unit_bytes + 1;
+  const std::int64_t rows =
+      pool.bytes() < page.page_bytes ? 0 : (pool.bytes() - page.page_bytes) / pool.unit_bytes + 1;
   return {.rows = rows, .row_stride = pool.unit_bytes.count(), .offset = plane.offset};
 }
 
@@ -148,10 +149,26 @@ std::vector<std::int64_t> TensorView::element_strides() const {
   return elements;
 }
 
+Bytes PoolDescriptor::charged_bytes(Slabs usable) const noexcept {
+  const CheckedInt bytes =
+      (CheckedInt{usable.count()} + reserved_slabs.count()) * slab_bytes.count();
+  return Bytes{
+      (ceil_div(bytes, CheckedInt{granularity.count()}) * granularity.count()).saturated()};
+}
+
+Slabs PoolDescriptor::most_slabs_within(Bytes share) const noexcept {
+  if (share.count() < 0) {
+    return Slabs{-1};
+  }
+  const Bytes whole_granules = share / granularity * granularity;
+  return Slabs{whole_granules / slab_bytes} - reserved_slabs;
+}
+
 Bytes PoolDescriptor::slab_waste() const noexcept {
   Bytes waste;
   for (const PooledGroup& group : groups) {
-    waste += group.planned_slabs.count() * (slab_bytes - group.pages_per_slab * group.page.page_bytes);
+    waste +=
+        group.planned_slabs.count() * (slab_bytes - group.pages_per_slab * group.page.page_bytes);
   }
   return waste;
 }
@@ -178,8 +195,8 @@ Result<PoolDescriptor> describe_pool(const PoolShape& shape) {
     page_bytes.push_back(page->page_bytes);
     pool.groups.push_back({.group = group, .page = *std::move(page)});
   }
-  const auto slab = page_bytes.size() == 1 ? std::optional{page_bytes.front()}
-                                           : shared_slab(page_bytes);
+  const auto slab =
+      page_bytes.size() == 1 ? std::optional{page_bytes.front()} : shared_slab(page_bytes);
   if (!slab.has_value()) {
     return unsupported(fmt::format(
         "no slab of up to {} bytes holds whole pages of every group with at most 1 % waste",
@@ -228,8 +245,8 @@ std::vector<PoolRange> reserved_ranges(const PoolDescriptor& pool) {
 }
 
 std::optional<Bytes> shared_slab(std::span<const Bytes> page_bytes) noexcept {
-  // Between two multiples of a page its waste only grows, so the smallest slab is a multiple of some
-  // page; every group that wastes too much moves the candidate to its own next multiple.
+  // Between two multiples of a page its waste only grows, so the smallest slab is a multiple of
+  // some page; every group that wastes too much moves the candidate to its own next multiple.
   Bytes slab = std::ranges::max(page_bytes);
   while (slab <= kLargestSharedSlab) {
     Bytes next = slab;

@@ -2,18 +2,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <kvpool/plan/affine_cost.hpp>
 
-#include <fmt/format.h>
-
 #include <kvpool/core/checked.hpp>
 #include <kvpool/core/size_text.hpp>
+
+#include <fmt/format.h>
 
 namespace kvpool {
 namespace {
 
 /// floor(amount * part / whole), exact; 0 when `whole` is 0.
 Bytes proportion(Bytes amount, Bytes part, CheckedInt whole) noexcept {
-  return Bytes{
-      floor_div(CheckedInt{amount.count()} * part.count(), whole).to_int64().value_or(0)};
+  return Bytes{floor_div(CheckedInt{amount.count()} * part.count(), whole).to_int64().value_or(0)};
 }
 
 }  // namespace
@@ -34,7 +33,8 @@ BudgetSplit split_budget(Bytes budget, const AffineCost& target, const AffineCos
                                     size_text(budget), size_text(target.fixed_bytes),
                                     size_text(draft.fixed_bytes)),
                 .missing_bytes = Bytes{(least - budget.count()).saturated()},
-                .least_that_works = fmt::format("a KV budget of {}", size_text(Bytes{least.saturated()}))}};
+                .least_that_works =
+                    fmt::format("a KV budget of {}", size_text(Bytes{least.saturated()}))}};
   }
   const Bytes growth = proportion(Bytes{variable}, draft.bytes_per_token, slopes);
   const Bytes share = draft.fixed_bytes + growth;

@@ -2,18 +2,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <kvpool/plan/draft_pool_kind.hpp>
 
+#include <kvpool/core/checked.hpp>
+
 #include <algorithm>
 #include <cctype>
-
-#include <kvpool/core/checked.hpp>
 
 namespace kvpool {
 namespace {
 
 bool equal_ignoring_case(std::string_view a, std::string_view b) {
-  return std::ranges::equal(a, b, [](unsigned char x, unsigned char y) {
-    return std::tolower(x) == std::tolower(y);
-  });
+  return std::ranges::equal(
+      a, b, [](unsigned char x, unsigned char y) { return std::tolower(x) == std::tolower(y); });
 }
 
 bool keeps_no_cache(DrafterKind kind) noexcept {
@@ -76,15 +75,13 @@ DraftPoolKind draft_pool_kind(Profile profile, const DraftPoolQuestion& question
   if (is_block_drafter(question.drafter)) {
     return DraftPoolKind::kOwnPool;
   }
-  const bool joins_target =
-      is_one_model(question.drafter) && question.attention_data_parallel;
+  const bool joins_target = is_one_model(question.drafter) && question.attention_data_parallel;
   return joins_target ? DraftPoolKind::kTargetLayers : DraftPoolKind::kOwnPool;
 }
 
 Bytes private_arena_bytes(const PageGeometry& page, std::int64_t slots, Tokens capacity) noexcept {
-  const CheckedInt pages =
-      CheckedInt{slots} *
-      ceil_div(CheckedInt{capacity.count()}, CheckedInt{page.tokens_per_block.count()});
+  const CheckedInt pages = CheckedInt{slots} * ceil_div(CheckedInt{capacity.count()},
+                                                        CheckedInt{page.tokens_per_block.count()});
   return Bytes{(pages * page.page_bytes.count()).saturated()};
 }
 

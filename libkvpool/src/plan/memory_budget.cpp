@@ -2,11 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <kvpool/plan/memory_budget.hpp>
 
-#include <utility>
+#include <kvpool/core/checked.hpp>
 
 #include <fmt/format.h>
 
-#include <kvpool/core/checked.hpp>
+#include <algorithm>
+#include <utility>
 
 namespace kvpool {
 namespace {
@@ -23,15 +24,18 @@ struct AssumedOverhead {
   std::string_view reason;
 };
 
-constexpr AssumedOverhead kContext{
-    "cuda_context", 426, 287, 700, "CUDA context of one process; published logs"};
-constexpr AssumedOverhead kCommunication{
-    "communication", 392, 342, 1086, "communicators of more than one GPU; published logs"};
+constexpr AssumedOverhead kContext{"cuda_context", 426, 287, 700,
+                                   "CUDA context of one process; published logs"};
+constexpr AssumedOverhead kCommunication{"communication", 392, 342, 1086,
+                                         "communicators of more than one GPU; published logs"};
+/// Of a step of `kActivationTokens`: half of the 4.8 GiB that dense models take at 16k tokens, from
+/// the least that a log shows to what experts take at 16k.
 constexpr AssumedOverhead kActivations{
     "activations", 2458, 225, 7557,
-    "peak of one step of 8k tokens; grows with the batched tokens; published logs"};
-constexpr AssumedOverhead kGraphs{
-    "cuda_graphs", 553, 369, 1587, "captured graphs; published logs"};
+    "in proportion to 2458 MiB at 8192 (225 to 7557); published logs: 4.76 to 5.64 GiB dense, 7.38 "
+    "GiB with experts at 16k, 0.22 GiB at least"};
+constexpr std::int64_t kActivationTokens = 8192;
+constexpr AssumedOverhead kGraphs{"cuda_graphs", 553, 369, 1587, "captured graphs; published logs"};
 
 /// Sum of lines, with its own range.
 struct RangedBytes {
@@ -64,22 +68,57 @@ LedgerLine assumed_line(const AssumedOverhead& overhead) {
           .reason = std::string{overhead.reason}};
 }
 
-/// Weights of one rank, estimated from the config. The ends leave room for what the estimate does not
-/// count and for tensors that ranks keep whole.
-LedgerLine weights_line(std::string name, const ModelConfig& model, std::int64_t ranks) {
-  const ParameterEstimate& estimate = model.parameters;
-  const CheckedInt plain =
-      ceil_div(CheckedInt{estimate.plain.count()} * estimate.plain_bits, CheckedInt{8});
-  const CheckedInt quantized = ceil_div(
-      CheckedInt{estimate.quantized.count()} * estimate.quantized_centibits, CheckedInt{800});
-  const CheckedInt rank = ceil_div(plain + quantized, CheckedInt{ranks});
+/// Activations of a step of so many tokens.
+LedgerLine activations_line(Tokens step) {
+  const auto scaled = [step](std::int64_t mib) {
+    return Bytes{
+        ceil_div(CheckedInt{mib} * kMiB * step.count(), CheckedInt{kActivationTokens}).saturated()};
+  };
+  return {.name = std::string{kActivations.name},
+          .bytes = scaled(kActivations.expected_mib),
+          .kind = LedgerKind::kAssumed,
+          .low = scaled(kActivations.low_mib),
+          .high = scaled(kActivations.high_mib),
+          .reason = fmt::format("peak of one step of {} tokens (--max-num-batched-tokens), {}",
+                                step.count(), kActivations.reason)};
+}
+
+/// GPUs that exchange data while one replica runs; independent replicas do not.
+std::int64_t communicating_ranks(const Parallelism& p) {
+  return (max(CheckedInt{p.tensor}, CheckedInt{p.expert}) * p.pipeline).saturated();
+}
+
+/// `over 8 ranks`, or by part when parts are divided differently.
+std::string division_text(const WeightShares& shares, std::int64_t pipeline) {
+  const auto ranks = [pipeline](const WeightShare& share) {
+    return (CheckedInt{share.ranks} * pipeline).saturated();
+  };
+  const std::int64_t rest = ranks(shares.rest);
+  std::string text;
+  const auto add = [&](std::string_view what, const WeightShare& share) {
+    if (ranks(share) != rest && share.stored.count() > 0) {
+      text += fmt::format("{} bytes of {} over {}, ", share.stored.count(), what, ranks(share));
+    }
+  };
+  add("attention", shares.attention);
+  add("routed experts", shares.routed_experts);
+  return fmt::format("{}over {} rank{}", text.empty() ? text : text + "the rest ", rest,
+                     rest == 1 ? "" : "s");
+}
+
+/// Weights of one rank, estimated from the config. The ends leave room for what the estimate does
+/// not count and for tensors that ranks keep whole.
+LedgerLine weights_line(std::string name, const ModelConfig& model,
+                        const Parallelism& parallelism) {
+  const WeightShares shares = weight_shares(model.parameters, parallelism);
+  const CheckedInt rank{shares.per_rank.count()};
   return {.name = std::move(name),
           .bytes = Bytes{rank.saturated()},
           .kind = LedgerKind::kAssumed,
           .low = Bytes{floor_div(rank * 98, CheckedInt{100}).saturated()},
           .high = Bytes{ceil_div(rank * 110, CheckedInt{100}).saturated()},
-          .reason = fmt::format("{}; over {} rank{}; --weights replaces it", estimate.basis, ranks,
-                                ranks == 1 ? "" : "s")};
+          .reason = fmt::format("{}; {}; --weights replaces it", model.parameters.basis,
+                                division_text(shares, parallelism.pipeline))};
 }
 
 Result<LedgerLine> device_line(const BudgetRequest& request,
@@ -98,16 +137,17 @@ Result<LedgerLine> device_line(const BudgetRequest& request,
                                             device->name)};
   }
   return Error{.code = ErrorCode::kInvalidArgument,
-               .message = "neither a KV budget, a GPU nor its memory is given; use --kv-budget, "
-                          "--gpu or --gpu-memory",
+               .message =
+                   "neither a KV budget, a GPU nor its memory is given; use --kv-budget, "
+                   "--gpu or --gpu-memory",
                .key = "gpu"};
 }
 
 LedgerLine withheld_line(const LedgerLine& total, std::int64_t utilization_ppm) {
   const auto withheld = [utilization_ppm](Bytes of) {
-    return Bytes{of.count() - floor_div(CheckedInt{of.count()} * utilization_ppm,
-                                        CheckedInt{kMillion})
-                                  .saturated()};
+    return Bytes{
+        of.count() -
+        floor_div(CheckedInt{of.count()} * utilization_ppm, CheckedInt{kMillion}).saturated()};
   };
   return {.name = "withheld",
           .bytes = withheld(total.bytes),
@@ -130,9 +170,46 @@ std::string_view to_string(LedgerKind kind) noexcept {
   return "exact";
 }
 
+WeightShares weight_shares(const ParameterEstimate& estimate,
+                           const Parallelism& parallelism) noexcept {
+  const CheckedInt plain =
+      ceil_div(CheckedInt{estimate.plain.count()} * estimate.plain_bits, CheckedInt{8});
+  const CheckedInt quantized = ceil_div(
+      CheckedInt{estimate.quantized.count()} * estimate.quantized_centibits, CheckedInt{800});
+  const CheckedInt whole = plain + quantized;
+  // The mean bits of a quantised parameter are rounded, so parts may exceed the whole by a trace.
+  const CheckedInt attention = min(CheckedInt{estimate.attention.count()}, whole);
+  const CheckedInt experts = min(CheckedInt{estimate.routed_experts.count()}, whole - attention);
+  const CheckedInt rest = whole - attention - experts;
+  const auto divide = [&parallelism](CheckedInt stored, std::int64_t ranks) {
+    return ceil_div(stored, CheckedInt{ranks} * parallelism.pipeline);
+  };
+  const auto share = [&divide](CheckedInt stored, std::int64_t ranks) {
+    return WeightShare{.stored = Bytes{stored.saturated()},
+                       .ranks = ranks,
+                       .per_rank = Bytes{divide(stored, ranks).saturated()}};
+  };
+  WeightShares out{
+      .attention = share(attention, parallelism.attention_data_parallel ? 1 : parallelism.tensor),
+      .routed_experts = share(experts, std::max(parallelism.expert, parallelism.tensor)),
+      .rest = share(rest, parallelism.tensor)};
+  CheckedInt alike = rest;
+  CheckedInt apart{0};
+  for (const auto& [part, stored] :
+       {std::pair{out.attention, attention}, std::pair{out.routed_experts, experts}}) {
+    if (part.ranks == out.rest.ranks) {
+      alike += stored;
+    } else {
+      apart += divide(stored, part.ranks);
+    }
+  }
+  out.per_rank = Bytes{(divide(alike, parallelism.tensor) + apart).saturated()};
+  return out;
+}
+
 Result<std::vector<LedgerLine>> budget_ledger(const BudgetRequest& request,
                                               const std::optional<DeviceSpec>& device,
-                                              const Parallelism& parallelism,
+                                              const Parallelism& parallelism, Tokens step_tokens,
                                               const ModelConfig& target,
                                               const ModelConfig* drafter) {
   std::vector<LedgerLine> lines;
@@ -144,24 +221,22 @@ Result<std::vector<LedgerLine>> budget_ledger(const BudgetRequest& request,
   if (!total) {
     return std::move(total).error();
   }
-  const std::int64_t ranks =
-      (CheckedInt{parallelism.tensor} * parallelism.pipeline).saturated();
   lines.push_back(withheld_line(*total, request.utilization_ppm));
   if (request.weights.has_value()) {
     lines.push_back(exact_line("weights", *request.weights, "given as --weights"));
   } else {
-    lines.push_back(weights_line("weights", target, ranks));
+    lines.push_back(weights_line("weights", target, parallelism));
     if (drafter != nullptr) {
-      lines.push_back(weights_line("draft_weights", *drafter, ranks));
+      lines.push_back(weights_line("draft_weights", *drafter, parallelism));
     }
   }
   if (request.overhead.has_value()) {
     lines.push_back(exact_line("overhead", *request.overhead, "given as --overhead"));
   } else {
-    lines.push_back(assumed_line(kActivations));
+    lines.push_back(activations_line(step_tokens));
     lines.push_back(assumed_line(kContext));
     lines.push_back(assumed_line(kGraphs));
-    if (ranks > 1) {
+    if (communicating_ranks(parallelism) > 1) {
       lines.push_back(assumed_line(kCommunication));
     }
   }

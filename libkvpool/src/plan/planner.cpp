@@ -2,12 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <kvpool/plan/planner.hpp>
 
-#include <algorithm>
-#include <limits>
-#include <utility>
-
-#include <fmt/format.h>
-
 #include <kvpool/core/size_text.hpp>
 #include <kvpool/memory/simulated_memory.hpp>
 #include <kvpool/pool/pool_set.hpp>
@@ -15,6 +9,12 @@
 #include "core/format.hpp"
 #include "plan/request_checks.hpp"
 #include "plan/stage_pools.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <utility>
 
 namespace kvpool {
 namespace {
@@ -90,8 +90,7 @@ class Allocation {
   /// Longest length up to the planned one at which the planned sequences fit.
   [[nodiscard]] Tokens longest() const {
     return Tokens{largest(0, planned_.length.count(), [&](std::int64_t length) {
-      return length == 0 ||
-             fits({.sequences = planned_.sequences, .length = Tokens{length}});
+      return length == 0 || fits({.sequences = planned_.sequences, .length = Tokens{length}});
     })};
   }
 
@@ -102,8 +101,8 @@ class Allocation {
   /// The stage that runs out first; stages that nothing grows on do not count.
   [[nodiscard]] std::size_t smallest() const {
     const auto keeps_something = [](const StageSizes& sizes) { return !sizes.slabs.empty(); };
-    auto smallest = static_cast<std::size_t>(
-        std::ranges::find_if(sizes_, keeps_something) - sizes_.begin());
+    auto smallest =
+        static_cast<std::size_t>(std::ranges::find_if(sizes_, keeps_something) - sizes_.begin());
     std::int64_t fewest = std::numeric_limits<std::int64_t>::max();
     for (std::size_t i = 0; i < stages_.size(); ++i) {
       const std::int64_t here = tokens(i).value_or(Tokens{fewest}).count();
@@ -159,10 +158,10 @@ class Allocation {
     for (const PoolDescriptor& pool : plan.pools) {
       if (pool.bytes() / pool.unit_bytes >= kMostTableEntries) {
         return Error{.code = ErrorCode::kOutOfRange,
-                     .message = fmt::format("pool {} has {} table entries of {} bytes; entries have "
-                                            "32 bits: use larger pages",
-                                            pool.name, pool.bytes() / pool.unit_bytes,
-                                            pool.unit_bytes.count()),
+                     .message = fmt::format(
+                         "pool {} has {} table entries of {} bytes; entries have "
+                         "32 bits: use larger pages",
+                         pool.name, pool.bytes() / pool.unit_bytes, pool.unit_bytes.count()),
                      .key = "page_size"};
       }
     }
@@ -267,8 +266,8 @@ Refusal does_not_fit(const Allocation& allocation, const Resolution& resolution,
   }
   // What a plan for less would hold: states and windows shrink with the load.
   if (const Tokens length = allocation.longest_planned(budget); length.count() > 0) {
-    refusal.least_that_works += fmt::format(", or a longest sequence of {} tokens",
-                                            format_count(length.count()));
+    refusal.least_that_works +=
+        fmt::format(", or a longest sequence of {} tokens", format_count(length.count()));
   }
   if (const Sequences most = allocation.most_planned(budget); most.count() > 0) {
     refusal.least_that_works += fmt::format(", or {} at a time", sequences_text(most));
@@ -286,8 +285,8 @@ std::optional<Bytes> arena_of(const PlanRequest& request, const Resolution& reso
   if (!comparable) {
     return std::nullopt;
   }
-  const auto layers = layer_geometry(request.drafter->model->layers, request.parallelism,
-                                     resolution.draft_formats);
+  const auto layers =
+      layer_geometry(request.drafter->model->layers, request.parallelism, resolution.draft_formats);
   if (!layers) {
     return std::nullopt;
   }
@@ -329,9 +328,8 @@ Capacity capacity_of(const Allocation& allocation, const Resolution& resolution,
   Capacity capacity{.sequences = allocation.most_sequences(resolution.max_model_len),
                     .max_len = allocation.longest()};
   // Where nothing grows with length, sequences are the limit.
-  capacity.tokens = allocation.tokens(smallest).value_or(
-      Tokens{(CheckedInt{capacity.sequences.count()} * resolution.max_model_len.count())
-                 .saturated()});
+  capacity.tokens = allocation.tokens(smallest).value_or(Tokens{
+      (CheckedInt{capacity.sequences.count()} * resolution.max_model_len.count()).saturated()});
   return capacity;
 }
 
@@ -344,8 +342,7 @@ const ModelConfig* drafter_model(const PlanRequest& request) {
 Result<void> fill_plan(Allocation& allocation, Bytes budget, Plan& plan) {
   allocation.size(budget);
   if (!allocation.is_feasible()) {
-    plan.refusals.push_back(
-        does_not_fit(allocation, plan.resolution, budget));
+    plan.refusals.push_back(does_not_fit(allocation, plan.resolution, budget));
     return {};
   }
   for (std::size_t stage = 0; stage < allocation.stages().size(); ++stage) {
@@ -359,8 +356,7 @@ Result<void> fill_plan(Allocation& allocation, Bytes budget, Plan& plan) {
   plan.capacity = capacity_of(allocation, plan.resolution, plan.smallest_rank);
   plan.fits = allocation.fits();
   if (!plan.fits) {
-    plan.refusals.push_back(
-        does_not_fit(allocation, plan.resolution, budget));
+    plan.refusals.push_back(does_not_fit(allocation, plan.resolution, budget));
   }
   append_pool_lines(plan.ranks[plan.smallest_rank], plan.request.kernel_set, plan.ledger);
   return {};
@@ -376,8 +372,9 @@ Result<Plan> allocate_plan(const PlanRequest& request, const Resolution& resolut
             .resolution = resolution,
             .decisions = resolution.decisions,
             .refusals = resolution.refusals};
-  auto ledger = budget_ledger(request.budget, request.device, request.parallelism, request.target,
-                              drafter_model(request));
+  auto ledger =
+      budget_ledger(request.budget, request.device, request.parallelism,
+                    request.workload.max_batched_tokens, request.target, drafter_model(request));
   if (!ledger) {
     return std::move(ledger).error();
   }
@@ -395,8 +392,8 @@ Result<Plan> allocate_plan(const PlanRequest& request, const Resolution& resolut
   };
   if (std::ranges::all_of(*stages, keeps_nothing)) {
     plan.refusals.push_back({.id = "no_cache",
-                                        .what = "no layer of this model keeps a cache",
-                                        .least_that_works = "a model with attention or state"});
+                             .what = "no layer of this model keeps a cache",
+                             .least_that_works = "a model with attention or state"});
     return plan;
   }
   for (const StagePools& stage : *stages) {

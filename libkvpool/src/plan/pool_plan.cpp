@@ -2,13 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <kvpool/plan/pool_plan.hpp>
 
+#include <absl/container/btree_map.h>
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <string>
 #include <string_view>
 #include <utility>
-
-#include <absl/container/btree_map.h>
-#include <fmt/format.h>
 
 namespace kvpool {
 namespace {
@@ -61,30 +61,54 @@ Result<PoolSet> create_pools(const PoolPlan& rank, AnyPageMemory memory, PoolSet
   return PoolSet::create(rank.pools, std::move(memory), options);
 }
 
-AffineCost sequence_cost(const PooledGroup& group, Tokens lookahead) noexcept {
+SequenceRules sequence_rules(const Plan& plan, PoolRole role) {
+  const Resolution& resolution = plan.resolution;
+  SequenceRules rules{.lookahead = resolution.draft_tokens,
+                      .state_slots = resolution.state_slots_per_seq,
+                      .decode_context = plan.request.parallelism.decode_context};
+  if (role == PoolRole::kDraft && resolution.draft_max_len < resolution.max_model_len) {
+    rules.max_len = resolution.draft_max_len;
+  }
+  return rules;
+}
+
+AffineCost sequence_cost(const PooledGroup& group, const SequenceRules& rules) noexcept {
   const LayerGroup& layers = group.group;
   const Bytes page = group.page.page_bytes;
   if (layers.is_state) {
-    return {.fixed_bytes = page, .bytes_per_token = Bytes{0}, .from_length = Tokens{0}};
-  }
-  const Tokens slots = group.page.tokens_per_block;
-  if (layers.span.kind == SpanKind::kFull) {
-    return {.fixed_bytes = Bytes{0},
-            .bytes_per_token = Bytes{ceil_div(page.count(), slots.count())},
+    return {.fixed_bytes = rules.state_slots * page,
+            .bytes_per_token = Bytes{0},
             .from_length = Tokens{0}};
   }
-  // A length at which every window is full: then the pages no longer depend on it.
-  const Tokens beyond = layers.span.extent + layers.span.extent + lookahead + slots + slots;
-  const Pages most = pages_of_sequence(layers, beyond, slots, lookahead);
+  const Tokens slots = group.page.tokens_per_block;
+  const auto pages_at = [&](Tokens length) {
+    const Tokens here{ceil_div(length.count(), rules.decode_context)};
+    return pages_of_sequence(layers, here, slots, rules.lookahead);
+  };
+  const bool is_full = layers.span.kind == SpanKind::kFull;
+  if (is_full && !rules.max_len.has_value()) {
+    return {.fixed_bytes = Bytes{0},
+            .bytes_per_token = Bytes{ceil_div(page.count(), slots.count() * rules.decode_context)},
+            .from_length = Tokens{0}};
+  }
+  // A length from which on the pages do not grow: every window is full, or nothing is followed.
+  const Tokens full_window = 2 * layers.span.extent + rules.lookahead + 2 * slots;
+  Tokens beyond = full_window * rules.decode_context;
+  if (rules.max_len.has_value()) {
+    beyond = is_full ? *rules.max_len : std::min(beyond, *rules.max_len);
+  }
+  const Pages most = pages_at(beyond);
   const bool is_cross = layers.span.kind == SpanKind::kCross;
   return {.fixed_bytes = most.count() * page,
           .bytes_per_token = Bytes{0},
-          .from_length = is_cross ? Tokens{1} : (most.count() - 1) * slots + Tokens{1}};
+          .from_length =
+              is_cross ? Tokens{1} : (most.count() - 1) * slots * rules.decode_context + Tokens{1}};
 }
 
 Result<std::vector<PoolPlan>> common_plan(std::span<const PoolPlan> ranks) {
   if (ranks.empty()) {
-    return Error{.code = ErrorCode::kInvalidArgument, .message = "no ranks to find a common plan of"};
+    return Error{.code = ErrorCode::kInvalidArgument,
+                 .message = "no ranks to find a common plan of"};
   }
   absl::btree_map<std::string_view, const PoolDescriptor*> first;
   absl::btree_map<GroupKey, Pages> fewest;
@@ -100,8 +124,7 @@ Result<std::vector<PoolPlan>> common_plan(std::span<const PoolPlan> ranks) {
                      .key = pool.name};
       }
       for (const PooledGroup& group : pool.groups) {
-        Pages& least =
-            fewest.try_emplace(key_of(pool, group), group.planned_pages()).first->second;
+        Pages& least = fewest.try_emplace(key_of(pool, group), group.planned_pages()).first->second;
         least = std::min(least, group.planned_pages());
       }
     }

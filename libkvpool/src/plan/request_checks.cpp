@@ -2,12 +2,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/request_checks.hpp"
 
+#include <kvpool/core/checked.hpp>
+
+#include <fmt/format.h>
+
+#include <bit>
 #include <cstdint>
 #include <optional>
 #include <string_view>
 #include <variant>
-
-#include <fmt/format.h>
 
 namespace kvpool {
 namespace {
@@ -90,8 +93,9 @@ class CacheCheck {
     check_->in("state_heads", cache.heads, 0, kMostHeads);
     check_->in("n_groups", cache.groups, 0, kMostHeads);
     check_->in("channels_per_group", cache.channels_per_group, 0, kLargestDim);
-    check_->must(cache.groups * cache.channels_per_group <= cache.conv_channels, "n_groups",
-                 "the channels of the groups are more than all convolution channels");
+    check_->must(
+        (CheckedInt{cache.groups} * cache.channels_per_group).saturated() <= cache.conv_channels,
+        "n_groups", "the channels of the groups are more than all convolution channels");
   }
 
  private:
@@ -140,6 +144,11 @@ Result<void> check_request(const PlanRequest& request) {
   check.in("pipeline_parallel_size", p.pipeline, 1, kMostRanks);
   check.in("data_parallel_size", p.data, 1, kMostRanks);
   check.in("decode_context_parallel_size", p.decode_context, 1, kMostRanks);
+  check.must(
+      p.decode_context >= 1 && state_parallel_size(p) % p.decode_context == 0,
+      "decode_context_parallel_size",
+      "a sequence's tokens are dealt out over tensor parallel ranks: the size must divide the "
+      "tensor parallel size, and be 1 under attention data parallelism");
   check.in("expert_parallel_size", p.expert, 1, kMostRanks);
   check.must(p.pipeline <= static_cast<std::int64_t>(request.target.layers.size()),
              "pipeline_parallel_size", "more pipeline stages than layers");
@@ -147,7 +156,7 @@ Result<void> check_request(const PlanRequest& request) {
   check.in("reserved_pages", request.reserved_pages, 0, kMostDraftTokens);
   check.in("granularity", request.granularity, 1, kLargestGranule);
   check.must(!request.granularity.has_value() ||
-                 (request.granularity->count() & (request.granularity->count() - 1)) == 0,
+                 std::has_single_bit(static_cast<std::uint64_t>(request.granularity->count())),
              "granularity", "granules are a power of two bytes");
   const Workload& workload = request.workload;
   check.in("max_num_seqs", workload.max_num_seqs, 1, kMostSequences);

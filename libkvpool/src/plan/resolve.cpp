@@ -1,16 +1,16 @@
 // SPDX-FileCopyrightText: The kvpool authors
 // SPDX-License-Identifier: Apache-2.0
+#include <kvpool/plan/planner.hpp>
+
+#include "plan/request_checks.hpp"
+
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <string>
 #include <utility>
 #include <variant>
 #include <vector>
-
-#include <fmt/format.h>
-
-#include <kvpool/plan/planner.hpp>
-
-#include "plan/request_checks.hpp"
 
 namespace kvpool {
 namespace {
@@ -159,8 +159,7 @@ class Resolver {
       return *model.checkpoint_kv_dtype;
     }
     if (!model.native_dtype.has_value()) {
-      decide("kv_cache_dtype", pool, "bf16", "",
-             "the config states neither dtype nor torch_dtype");
+      decide("kv_cache_dtype", pool, "bf16", "", "the config states neither dtype nor torch_dtype");
     }
     return model.native_dtype.value_or(KvDtype::kBf16);
   }
@@ -168,8 +167,7 @@ class Resolver {
   void settle_formats() {
     const ModelConfig& target = request_.target;
     CacheFormats& formats = out_.target_formats;
-    formats.kv = request_.kv_dtype.has_value() ? *request_.kv_dtype
-                                               : own_format(target, "target");
+    formats.kv = request_.kv_dtype.has_value() ? *request_.kv_dtype : own_format(target, "target");
     formats.conv_state = target.native_dtype.value_or(KvDtype::kBf16);
     formats.matrix_state = KvDtype::kFp32;
     if (request_.drafter.has_value()) {
@@ -183,6 +181,85 @@ class Resolver {
              {"bf16", "fp8_e4m3"}, "--kv-cache-dtype bf16");
     }
     check_layout(target.layers, formats, "target");
+    note_state_formats(target);
+    note_heads(target, "target");
+    check_shared_layers(target);
+  }
+
+  /// The config of most models does not say in which types a recurrent state is kept.
+  void note_state_formats(const ModelConfig& model) {
+    for (const ModelLayer& layer : model.layers) {
+      for (const LayerCache& cache : layer.caches) {
+        const auto* state = std::get_if<StateCache>(&cache);
+        const bool open = state != nullptr &&
+                          ((!state->matrix_dtype.has_value() && state->matrix_elements > 0) ||
+                           (!state->conv_dtype.has_value() && !model.native_dtype.has_value()));
+        if (open) {
+          decide("state_dtype", "state",
+                 fmt::format(
+                     "convolution state {}, matrix state {}",
+                     to_string(state->conv_dtype.value_or(out_.target_formats.conv_state)),
+                     to_string(state->matrix_dtype.value_or(out_.target_formats.matrix_state))),
+                 "", "the config does not fix the types of the recurrent state");
+          return;
+        }
+      }
+    }
+  }
+
+  /// Heads that the ranks do not divide are rounded up, and those that are fewer are replicated:
+  /// both cost memory on every rank.
+  void note_heads(const ModelConfig& model, const std::string& pool) {
+    const std::int64_t ranks = head_parallel_size(request_.parallelism);
+    for (const ModelLayer& layer : model.layers) {
+      for (const LayerCache& cache : layer.caches) {
+        const auto* heads = std::get_if<AttentionCache>(&cache);
+        if (heads == nullptr) {
+          continue;
+        }
+        const std::int64_t local = heads_per_rank(heads->kv_heads, request_.parallelism).count();
+        if (local * ranks != heads->kv_heads.count()) {
+          decide("kv_heads_per_rank", pool, fmt::format("{}", local),
+                 fmt::format("{}/{}", heads->kv_heads.count(), ranks),
+                 fmt::format("{} KV heads over {} ranks: rounded up, so that {} are held in all",
+                             heads->kv_heads.count(), ranks, local * ranks));
+          return;
+        }
+      }
+    }
+  }
+
+  /// A rank cannot read the cache of a layer that lives on another stage.
+  void check_shared_layers(const ModelConfig& model) {
+    const auto layers = static_cast<std::int64_t>(model.layers.size());
+    const auto parted_by = [&](std::int64_t stages) -> const ModelLayer* {
+      for (std::int64_t stage = 0; stage < stages; ++stage) {
+        const StageLayers part = stage_layers(layers, stages, stage);
+        for (std::int64_t i = part.first; i < part.first + part.count; ++i) {
+          const ModelLayer& layer = model.layers[static_cast<std::size_t>(i)];
+          if (layer.shares_with.has_value() && layer.shares_with->value() < part.first) {
+            return &layer;
+          }
+        }
+      }
+      return nullptr;
+    };
+    const ModelLayer* parted = parted_by(request_.parallelism.pipeline);
+    if (parted == nullptr) {
+      return;
+    }
+    std::vector<std::string> accepted;
+    for (std::int64_t stages = 1; stages < request_.parallelism.pipeline; ++stages) {
+      if (parted_by(stages) == nullptr) {
+        accepted.push_back(fmt::format("{}", stages));
+      }
+    }
+    refuse("pipeline_parallel_size",
+           fmt::format(
+               "layer {} reads the cache of layer {}, which {} pipeline stages put on another "
+               "stage",
+               parted->index.value(), parted->shares_with->value(), request_.parallelism.pipeline),
+           std::move(accepted), "--pp 1");
   }
 
   /// Asks the layout whether formats and parallelism suit the layers, before bytes are counted.
@@ -194,20 +271,35 @@ class Resolver {
     }
     const Error& error = geometry.error();
     if (error.key == "kv_cache_dtype") {
-      refuse("kv_cache_dtype", fmt::format("{} pool: {}", pool, error.message),
-             {"bf16", "fp16", "fp8_e4m3"}, "--kv-cache-dtype bf16");
+      const bool of_drafter = pool == "draft";
+      refuse(of_drafter ? "draft_kv_cache_dtype" : "kv_cache_dtype",
+             fmt::format("{} pool: {}", pool, error.message), accepted_formats(layers, formats),
+             of_drafter ? "--draft-kv-cache-dtype bf16" : "--kv-cache-dtype bf16");
     } else {
       refuse(error.key, fmt::format("{} pool: {}", pool, error.message),
              accepted_tensor_sizes(layers, formats), "a tensor parallel size that divides them");
     }
   }
 
+  /// Formats that every cache of these layers has a form in.
+  std::vector<std::string> accepted_formats(std::span<const ModelLayer> layers,
+                                            CacheFormats formats) const {
+    std::vector<std::string> accepted;
+    for (const KvDtype dtype : all_kv_dtypes()) {
+      formats.kv = dtype;
+      if (layer_geometry(layers, request_.parallelism, formats).has_value()) {
+        accepted.emplace_back(to_string(dtype));
+      }
+    }
+    return accepted;
+  }
+
   std::vector<std::string> accepted_tensor_sizes(std::span<const ModelLayer> layers,
                                                  const CacheFormats& formats) const {
     std::vector<std::string> accepted;
     Parallelism parallelism = request_.parallelism;
-    for (parallelism.tensor = 1; parallelism.tensor <= request_.parallelism.tensor;
-         parallelism.tensor *= 2) {
+    for (parallelism.tensor = parallelism.decode_context;
+         parallelism.tensor <= request_.parallelism.tensor; parallelism.tensor *= 2) {
       if (layer_geometry(layers, parallelism, formats).has_value()) {
         accepted.push_back(fmt::format("{}", parallelism.tensor));
       }
@@ -218,8 +310,8 @@ class Resolver {
   std::vector<KernelQuery> queries(std::span<const ModelLayer> layers, PoolUser user,
                                    const ModelConfig& model, KvDtype kv_dtype,
                                    AttentionMask mask) const {
-    KernelQuery base{.user = user, .model_family = model.model_type, .kv_dtype = kv_dtype,
-                     .mask = mask};
+    KernelQuery base{
+        .user = user, .model_family = model.model_type, .kv_dtype = kv_dtype, .mask = mask};
     if (request_.device.has_value()) {
       base.architecture = request_.device->architecture;
     }
@@ -251,8 +343,8 @@ class Resolver {
 
   void settle_target_page() {
     const std::vector<KernelQuery> asked =
-        queries(request_.target.layers, PoolUser::kTarget, request_.target,
-                out_.target_formats.kv, AttentionMask::kCausal);
+        queries(request_.target.layers, PoolUser::kTarget, request_.target, out_.target_formats.kv,
+                AttentionMask::kCausal);
     out_.target_page = request_.tokens_per_block.value_or(kDefaultPage);
     PageSizeQuestion question{.kernel_set = request_.kernel_set,
                               .explicit_page = request_.tokens_per_block};
@@ -324,6 +416,7 @@ class Resolver {
              "mtp_num_hidden_layers), or another drafter");
       return;
     }
+    note_contradictions(drafter);
     settle_draft_formats(drafter);
     settle_draft_length(drafter);
     if (out_.draft_pool == DraftPoolKind::kTargetLayers) {
@@ -347,6 +440,17 @@ class Resolver {
              fmt::format("fp4_mla is laid out in pages of {} tokens, and the draft pool has {}",
                          kFp4MlaPage.count(), out_.draft_page.value_or(Tokens{0}).count()),
              {"bf16", "fp8_e4m3", "fp8_ds_mla"}, "--draft-kv-cache-dtype bf16");
+    }
+  }
+
+  /// A config that names another kind of drafter is followed as the caller says, not in silence.
+  void note_contradictions(const DrafterRequest& drafter) {
+    const bool named = drafter.model.has_value() && drafter.model->drafter.has_value() &&
+                       drafter.model->drafter->kind.has_value();
+    if (named && *drafter.model->drafter->kind != drafter.kind) {
+      decide("drafter_kind", "draft", std::string{to_string(drafter.kind)},
+             std::string{to_string(*drafter.model->drafter->kind)},
+             fmt::format("asked for; the config of {} names the other", drafter.model->name));
     }
   }
 
@@ -379,13 +483,15 @@ class Resolver {
       formats.conv_state = drafter.model->native_dtype.value_or(KvDtype::kBf16);
     }
     check_layout(draft_layers(drafter), formats, "draft");
+    if (drafter.model.has_value()) {
+      note_heads(*drafter.model, "draft");
+    }
   }
 
   /// The drafter's layers; one stands for all next-token layers.
   [[nodiscard]] std::vector<ModelLayer> draft_layers(const DrafterRequest& drafter) const {
-    return drafter.model.has_value()
-               ? drafter.model->layers
-               : std::vector{ModelLayer{.caches = request_.target.mtp_layer}};
+    return drafter.model.has_value() ? drafter.model->layers
+                                     : std::vector{ModelLayer{.caches = request_.target.mtp_layer}};
   }
 
   void settle_draft_length(const DrafterRequest& drafter) {
@@ -446,8 +552,10 @@ class Resolver {
     const bool rejects = out_.draft_pool != DraftPoolKind::kNone ||
                          (request_.drafter.has_value() && out_.draft_tokens.count() > 0);
     out_.state_slots_per_seq = 1 + request_.workload.state_snapshots_per_seq;
-    if (has_recurrent_state(request_.target) && rejects &&
-        request_.workload.state_snapshots_per_seq == 0) {
+    const bool has_state = has_recurrent_state(request_.target) ||
+                           (request_.drafter.has_value() && request_.drafter->model.has_value() &&
+                            has_recurrent_state(*request_.drafter->model));
+    if (has_state && rejects && request_.workload.state_snapshots_per_seq == 0) {
       out_.state_slots_per_seq += kSnapshotsForRejection;
       decide("state_snapshots", "state", "1 snapshot per sequence", "0",
              "rejecting draft tokens goes back to the state before the step");

@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/stage_pools.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
-
-#include <fmt/format.h>
 
 namespace kvpool {
 namespace {
@@ -32,14 +32,14 @@ PoolShape shape_of(const PlanRequest& request, const ModelSlice& slice, std::str
 }
 
 Decision separate_pools(const ModelSlice& slice, const std::string& why) {
-  return {.id = "separate_group_pools",
-          .pool = slice.name,
-          .chosen = "a pool per layer group",
-          .instead_of = "one pool of shared slabs",
-          .reason = why,
-          .cost = {.value = 0,
-                   .unit = "",
-                   .conditions = "pages do not move between groups at run time"}};
+  return {
+      .id = "separate_group_pools",
+      .pool = slice.name,
+      .chosen = "a pool per layer group",
+      .instead_of = "one pool of shared slabs",
+      .reason = why,
+      .cost = {
+          .value = 0, .unit = "", .conditions = "pages do not move between groups at run time"}};
 }
 
 /// The pool that takes what the others leave: the one with full attention, else the last.
@@ -138,8 +138,7 @@ std::vector<ModelLayer> draft_layers(const PlanRequest& request, const Resolutio
   if (runs_on_last_stage_only(drafter.kind)) {
     return stage == stages - 1 ? all : std::vector<ModelLayer>{};
   }
-  const StageLayers part =
-      stage_layers(static_cast<std::int64_t>(all.size()), stages, stage);
+  const StageLayers part = stage_layers(static_cast<std::int64_t>(all.size()), stages, stage);
   const auto slice = slice_of(all, part);
   return {slice.begin(), slice.end()};
 }

@@ -2,17 +2,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <optional>
-#include <string>
-#include <vector>
-
 #include <kvpool/core/checked.hpp>
 #include <kvpool/core/result.hpp>
 #include <kvpool/layout/pool_descriptor.hpp>
 #include <kvpool/plan/affine_cost.hpp>
 #include <kvpool/plan/pool_plan.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
 
 namespace kvpool {
 
@@ -80,9 +80,9 @@ struct StageSizes {
   Bytes missing{};
 };
 
-/// Gives every pool of a stage its slabs: states and windows what the sequences need, the rest split
-/// between target and draft so that both hold equally many tokens. A stage that keeps nothing but
-/// states fills its budget with further slots.
+/// Gives every pool of a stage its slabs: states and windows what the sequences need, the rest
+/// split between target and draft so that both hold equally many tokens. A stage that keeps nothing
+/// but states fills its budget with further slots.
 [[nodiscard]] StageSizes size_stage(const StagePools& stage, Bytes budget, Load planned,
                                     const SizingRules& rules);
 

@@ -1,35 +1,19 @@
 // SPDX-FileCopyrightText: The kvpool authors
 // SPDX-License-Identifier: Apache-2.0
+#include "plan/stage_pools.hpp"
+
 #include <algorithm>
 #include <iterator>
 #include <numeric>
 #include <utility>
 
-#include "plan/stage_pools.hpp"
-
 namespace kvpool {
 namespace {
 
-/// `bytes` in whole granules.
-CheckedInt in_granules(CheckedInt bytes, Bytes granularity) {
-  return ceil_div(bytes, CheckedInt{granularity.count()}) * granularity.count();
-}
-
-/// What a pool of so many usable slabs is charged. More than 64 bits count as the most there is, so
+/// What a pool of so many usable slabs is charged; more than 64 bits count as the most there is, so
 /// that sums of charges do not fail.
 CheckedInt charge(const PoolDescriptor& pool, CheckedInt slabs) {
-  return CheckedInt{in_granules((slabs + pool.reserved_slabs.count()) * pool.slab_bytes.count(),
-                                pool.granularity)
-                        .saturated()};
-}
-
-/// Most usable slabs whose charge stays within `share`; negative when not even the reserved fit.
-std::int64_t slabs_within(const PoolDescriptor& pool, Bytes share) {
-  if (share.count() < 0) {
-    return -1;
-  }
-  const std::int64_t whole_granules = share / pool.granularity * pool.granularity.count();
-  return whole_granules / pool.slab_bytes.count() - pool.reserved_slabs.count();
+  return CheckedInt{pool.charged_bytes(Slabs{slabs.saturated()}).count()};
 }
 
 Load within(Load load, Tokens longest) {
@@ -42,7 +26,8 @@ CheckedInt fixed_slabs(const ModelPools& model, Load load, const SizingRules& ru
   const PoolDescriptor& main = model.pools[model.main_pool];
   for (std::size_t group = 0; group < main.groups.size(); ++group) {
     if (group != model.main_group || !model.grows) {
-      slabs += slabs_needed(main.groups[group], within(load, model.max_len), model.lookahead, rules);
+      slabs +=
+          slabs_needed(main.groups[group], within(load, model.max_len), model.lookahead, rules);
     }
   }
   return slabs;
@@ -61,8 +46,8 @@ ModelCost cost_of(const ModelPools& model, Load load, const SizingRules& rules) 
   for (std::size_t i = 0; i < model.pools.size(); ++i) {
     const PoolDescriptor& pool = model.pools[i];
     if (i != model.main_pool) {
-      cost.fixed += charge(
-          pool, slabs_needed(pool, within(load, model.max_len), model.lookahead, rules));
+      cost.fixed +=
+          charge(pool, slabs_needed(pool, within(load, model.max_len), model.lookahead, rules));
     }
   }
   const PoolDescriptor& main = model.pools[model.main_pool];
@@ -89,8 +74,7 @@ std::pair<AffineCost, AffineCost> comparable(const ModelCost& target, const Mode
   const auto affine = [common](const ModelCost& cost) {
     return AffineCost{
         .fixed_bytes = Bytes{cost.fixed.saturated()},
-        .bytes_per_token =
-            Bytes{(cost.slab_bytes * (common / cost.tokens_per_slab)).saturated()}};
+        .bytes_per_token = Bytes{(cost.slab_bytes * (common / cost.tokens_per_slab)).saturated()}};
   };
   return {affine(target), affine(draft)};
 }
@@ -104,19 +88,19 @@ CheckedInt size_model(const ModelPools& model, Bytes share, Load planned, const 
   for (const PoolDescriptor& pool : model.pools) {
     const CheckedInt slabs =
         slabs_needed(pool, within(planned, model.max_len), model.lookahead, rules);
-    sizes.slabs.push_back(Slabs{slabs.saturated()});
-    sizes.shares.push_back(Bytes{charge(pool, slabs).saturated()});
+    sizes.slabs.emplace_back(slabs.saturated());
+    sizes.shares.emplace_back(charge(pool, slabs).saturated());
     if (&pool != &model.pools[model.main_pool]) {
       rest = Bytes{(CheckedInt{rest.count()} - charge(pool, slabs)).saturated()};
     }
   }
   const PoolDescriptor& main = model.pools[model.main_pool];
   const CheckedInt least = fixed_slabs(model, planned, rules) + (model.grows ? 1 : 0);
-  const std::int64_t slabs = slabs_within(main, rest);
-  if (CheckedInt{slabs}.saturated() < least.saturated()) {
+  const Slabs slabs = main.most_slabs_within(rest);
+  if (slabs.count() < least.saturated()) {
     return charge(main, least) - rest.count();
   }
-  sizes.slabs[first + model.main_pool] = Slabs{slabs};
+  sizes.slabs[first + model.main_pool] = slabs;
   sizes.shares[first + model.main_pool] = rest;
   return CheckedInt{0};
 }
@@ -136,8 +120,8 @@ CheckedInt slabs_needed(const PooledGroup& group, Load load, Tokens lookahead,
   CheckedInt pages = CheckedInt{load.sequences.count()} * per_sequence.count();
   if (layers.span.kind == SpanKind::kSlidingWindow || layers.span.kind == SpanKind::kChunked) {
     // Prompts that are being read hold the tokens of one step beyond the window.
-    const CheckedInt behind = CheckedInt{load.sequences.count()} *
-                              (pages_ceil(length, page) - per_sequence).count();
+    const CheckedInt behind =
+        CheckedInt{load.sequences.count()} * (pages_ceil(length, page) - per_sequence).count();
     pages += min(behind, CheckedInt{pages_ceil(rules.max_batched_tokens, page).count()});
   }
   return ceil_div(pages, CheckedInt{group.pages_per_slab});
@@ -159,8 +143,8 @@ StageSizes size_stage(const StagePools& stage, Bytes budget, Load planned,
   CheckedInt rest{budget.count()};
   for (const PoolDescriptor& pool : stage.states) {
     const CheckedInt slots = slabs_needed(pool, planned, Tokens{0}, rules);
-    states.slabs.push_back(Slabs{slots.saturated()});
-    states.shares.push_back(Bytes{charge(pool, slots).saturated()});
+    states.slabs.emplace_back(slots.saturated());
+    states.shares.emplace_back(charge(pool, slots).saturated());
     rest = rest - charge(pool, slots);
   }
   const auto cost = [&](const std::optional<ModelPools>& model) {
@@ -181,9 +165,9 @@ StageSizes size_stage(const StagePools& stage, Bytes budget, Load planned,
   } else if (!stage.target.has_value() && !stage.states.empty()) {
     const PoolDescriptor& last = stage.states.back();
     const Bytes all{(rest + states.shares.back().count()).saturated()};
-    const std::int64_t slots = slabs_within(last, all);
-    if (slots >= states.slabs.back().count()) {
-      states.slabs.back() = Slabs{slots};
+    const Slabs slots = last.most_slabs_within(all);
+    if (slots >= states.slabs.back()) {
+      states.slabs.back() = slots;
       states.shares.back() = all;
       shares.target = Bytes{0};
     }
@@ -220,9 +204,8 @@ bool stage_fits(const StagePools& stage, const StageSizes& sizes, Load load,
       }
     }
   }
-  return std::ranges::all_of(stage.states, [&](const PoolDescriptor& pool) {
-    return holds(pool, load, Tokens{0});
-  });
+  return std::ranges::all_of(
+      stage.states, [&](const PoolDescriptor& pool) { return holds(pool, load, Tokens{0}); });
 }
 
 std::vector<PoolDescriptor> sized_pools(const StagePools& stage, const StageSizes& sizes,

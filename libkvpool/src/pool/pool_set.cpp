@@ -2,12 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <kvpool/pool/pool_set.hpp>
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cstring>
 #include <limits>
 #include <utility>
-
-#include <fmt/format.h>
 
 namespace kvpool {
 namespace {
@@ -155,8 +155,7 @@ std::vector<Region> PoolSet::reserved_ranges(PoolId pool) const {
 std::vector<PlacedView> PoolSet::views(PoolId pool, std::size_t group) const {
   std::vector<PlacedView> placed;
   for (TensorView& view : views_of(descriptor(pool), group)) {
-    const std::uintptr_t address =
-        base(pool) + static_cast<std::uintptr_t>(view.offset.count());
+    const std::uintptr_t address = base(pool) + static_cast<std::uintptr_t>(view.offset.count());
     placed.push_back({.view = std::move(view), .address = address});
   }
   return placed;

@@ -101,12 +101,25 @@ TEST_CASE("the fused kernel is not lost where it would not have run", "[capabili
   }
 }
 
-TEST_CASE("a loss on an unknown GPU says for which GPU it counts", "[capability]") {
+TEST_CASE("a loss that hangs on an unknown GPU is one line with a condition", "[capability]") {
   PageSizeQuestion question{.query = k3_drafter(), .explicit_page = Tokens{32}};
   question.query.architecture = "";
   const PageSizeChoice choice = decide(question, 64);
-  REQUIRE_FALSE(choice.losses.empty());
-  CHECK_THAT(choice.losses.front().reason, ContainsSubstring(", if the GPU is sm_100"));
+  REQUIRE(ids(choice.losses) == Ids{"preferred_kernel_unknown"});
+  const Decision& unknown = choice.losses.front();
+  CHECK(unknown.reason ==
+        "the GPU is not stated: k3_drafter_attn_qknorm accepts {64} and would have run at the "
+        "target's page of 64 tokens, if the GPU is sm_100; k3_drafter_attn accepts {64} and would "
+        "have run at the target's page of 64 tokens, if the GPU is sm_100");
+  CHECK(unknown.cost.value == 0);
+  CHECK(unknown.verdicts.size() == 2);
+  CHECK(verdict_of(unknown.verdicts, "k3_drafter_attn") ==
+        "refuses 32 (preferred), if the GPU is sm_100");
+  // A row that any GPU runs is lost whatever the GPU.
+  KernelCapability anywhere = draft_row("anywhere", one_of({64}));
+  anywhere.necessity = Necessity::kPreferred;
+  CHECK(ids(decide(question, 64, {anywhere}).losses) ==
+        Ids{"preferred_kernel_unknown", "preferred_kernel_lost"});
 }
 
 TEST_CASE("an explicit draft page is kept when every required row accepts it", "[capability]") {
@@ -186,9 +199,52 @@ TEST_CASE("the exact kernel set on a GPU whose kernels do not read the pool", "[
   CHECK(choice.decision.reason == "no required row reads the pool: the target's page");
 }
 
+TEST_CASE("the exact kernel set does not claim what hangs on an unknown GPU", "[capability]") {
+  KernelQuery query = k3_drafter();
+  query.user = PoolUser::kDflash;
+  query.architecture = "";
+  const PageSizeChoice choice = decide({.query = query, .kernel_set = KernelSet::kExact}, 64);
+  const Decision& narrowed = choice.losses.front();
+  CHECK(narrowed.reason ==
+        "asked for: 1 of 8 rows run on this deployment, and 4 more might: they are asked, too, "
+        "because the GPU is not stated");
+  CHECK(verdict_of(narrowed.verdicts, "dflash_fa4") == "runs, if the GPU is sm_90");
+  CHECK(verdict_of(narrowed.verdicts, "dflash_gqa_trtllm_gen") ==
+        "runs, if the GPU is sm_100 or sm_103");
+  CHECK(verdict_of(narrowed.verdicts, "dflash_vanilla") == "runs");
+}
+
+TEST_CASE("a back-end none of whose rows runs here is refused with why and which would",
+          "[capability]") {
+  KernelQuery query = k3_drafter();
+  query.user = PoolUser::kDflash;
+  const PageSizeChoice hopper_only = decide({.query = query, .backend = "fa4"}, 64);
+  REQUIRE(hopper_only.refusal.has_value());
+  CHECK(hopper_only.refusal->id == "drafter_backend");
+  CHECK(hopper_only.refusal->what ==
+        "no row of the back-end FA4 runs here: dflash_fa4 needs sm_90, this is sm_100");
+  CHECK(hopper_only.refusal->accepted == Ids{"TRTLLM", "VANILLA"});
+  CHECK(hopper_only.refusal->least_that_works == "back-end TRTLLM or VANILLA, or none named");
+  CHECK(hopper_only.refusal->verdicts.size() == 8);
+  // By shape, too: CUTEDSL reads latent caches alone.
+  const PageSizeChoice latent_only = decide({.query = k3_drafter(), .backend = "CUTEDSL"}, 128);
+  REQUIRE(latent_only.refusal.has_value());
+  CHECK_THAT(latent_only.refusal->what,
+             ContainsSubstring("dspark_mla_cute_dsl reads a latent cache, this is key_value"));
+  // A GPU that is not stated refuses nothing.
+  query.architecture = "";
+  const PageSizeChoice unknown = decide({.query = query, .backend = "FA4"}, 64);
+  CHECK(unknown.tokens_per_block == Tokens{64});
+  CHECK(verdict_of(unknown.losses.front().verdicts, "dflash_fa4") == "asked, if the GPU is sm_90");
+}
+
 TEST_CASE("a back-end narrows the rows, as a decision, in any case", "[capability]") {
   const auto* const spelling = GENERATE("CUTEDSL", "cutedsl", "CuteDsl");
-  const PageSizeChoice choice = decide({.query = k3_drafter(), .backend = spelling}, 128);
+  KernelQuery query = rows::mla_target("sm_100");
+  query.user = PoolUser::kDspark;
+  query.mask = AttentionMask::kNonCausal;
+  query.query_tokens = 7;
+  const PageSizeChoice choice = decide({.query = query, .backend = spelling}, 128);
   CHECK(choice.tokens_per_block == Tokens{128});
   REQUIRE(ids(choice.losses) == Ids{"kernel_set"});
   CHECK(choice.losses.front().chosen == "CUTEDSL");
@@ -207,7 +263,9 @@ TEST_CASE("the TRTLLM back-end keeps the fused row in view", "[capability]") {
 
 TEST_CASE("a back-end that does not read the pool leaves the target's page", "[capability]") {
   CHECK(decide({.query = k3_drafter(), .backend = "VANILLA"}, 128).tokens_per_block == Tokens{128});
-  CHECK(decide({.query = k3_drafter(), .backend = "FA4"}, 16).tokens_per_block == Tokens{16});
+  KernelQuery hopper = k3_drafter();
+  hopper.architecture = "sm_90";
+  CHECK(decide({.query = hopper, .backend = "FA4"}, 16).tokens_per_block == Tokens{16});
 }
 
 TEST_CASE("an unknown back-end is refused with the known ones", "[capability]") {

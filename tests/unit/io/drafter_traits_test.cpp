@@ -5,6 +5,7 @@
 
 #include "support/catch.hpp"
 
+#include <algorithm>
 #include <string>
 
 namespace kvpool {
@@ -54,6 +55,20 @@ TEST_CASE("block_size gives the tokens of a block") {
       Tokens{16});
   CHECK(parse(R"("architectures": ["DFlashDraftModel"])")->drafter->block_tokens == Tokens{0});
   CHECK(refusal(R"("architectures": ["DFlashDraftModel"], "block_size": -1)").key == "block_size");
+}
+
+TEST_CASE("num_target_layers says what the drafter was made for") {
+  const auto stated = parse(R"("architectures": ["DFlashDraftModel"], "num_target_layers": 36)");
+  REQUIRE(stated.has_value());
+  CHECK(stated->drafter->target_layers == Layers{36});
+  const auto fact = std::ranges::find(stated->facts, "target_layers", &ConfigFact::figure);
+  REQUIRE(fact != stated->facts.end());
+  CHECK(fact->key == "num_target_layers");
+  CHECK(fact->value == "36");
+  CHECK_FALSE(
+      parse(R"("architectures": ["DFlashDraftModel"])")->drafter->target_layers.has_value());
+  CHECK(refusal(R"("architectures": ["DFlashDraftModel"], "num_target_layers": 0)").key ==
+        "num_target_layers");
 }
 
 TEST_CASE("contradictions in a drafter's config are refused") {

@@ -6,8 +6,10 @@
 
 #include "support/catch.hpp"
 
+#include <cstddef>
 #include <fstream>
 #include <iterator>
+#include <regex>
 
 namespace kvpool::io {
 namespace {
@@ -36,11 +38,19 @@ KernelCapability only_row(const std::string& text) {
   return rows->front();
 }
 
+/// The error, with `line 5, column 14: ` taken from the message and written `k.toml:5:14`.
 Error error_of(const std::string& text) {
   const auto rows = parse_kernel_file(text, "k.toml");
   REQUIRE_FALSE(rows.has_value());
-  CHECK(rows.error().code == ErrorCode::kInvalidArgument);
-  return rows.error();
+  Error error = rows.error();
+  CHECK(error.code == ErrorCode::kInvalidArgument);
+  CHECK(error.file == "k.toml");
+  std::smatch place;
+  const std::regex form{"line ([0-9]+), column ([0-9]+): "};
+  REQUIRE(std::regex_search(error.message, place, form, std::regex_constants::match_continuous));
+  error.file += ":" + place.str(1) + ":" + place.str(2);
+  error.message.erase(0, static_cast<std::size_t>(place.length()));
+  return error;
 }
 
 TEST_CASE("the example file has every field where it belongs", "[io]") {
@@ -229,7 +239,8 @@ TEST_CASE("a hostile file is an error", "[io]") {
     deep += "[";
   }
   CHECK_FALSE(error_of(deep).message.empty());
-  CHECK_THAT(error_of(std::string(2 << 20, '#')).message, ContainsSubstring("larger than 1 MiB"));
+  CHECK_THAT(parse_kernel_file(std::string(2 << 20, '#'), "k.toml").error().message,
+             ContainsSubstring("larger than 1 MiB"));
   const Error controls = error_of(row("", "[64]") + "\"\\u0007\\u001b[31m\" = 1\n");
   CHECK(controls.value == "??[31m");
   CHECK(controls.key.find('\x1b') == std::string::npos);

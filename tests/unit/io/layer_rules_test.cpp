@@ -140,6 +140,53 @@ TEST_CASE("layer_types that are not understood are refused by position and value
   CHECK(refusal(1, R"("layer_types": ["deepseek_sparse_attention"])").key == "layer_types");
 }
 
+TEST_CASE("interleaved_sliding_window is a window for some layers, never none") {
+  const std::string window = R"("interleaved_sliding_window": 32)";
+  CHECK(layers_of(2, window + R"(, "layer_types": ["full_attention", "sliding_attention"])") ==
+        layers_of(2, R"("sliding_window": 32, "layer_types":
+                        ["full_attention", "sliding_attention"])"));
+  CHECK(layers_of(7, window + R"(, "sliding_window_pattern": 3)") ==
+        layers_of(7, R"("sliding_window": 32, "sliding_window_pattern": 3)"));
+  CHECK(refusal(2, window).key == "interleaved_sliding_window");
+  CHECK(refusal(2, window).value == "32");
+  CHECK_FALSE(refusal(2, window + R"(, "sliding_window": 32)").message.empty());
+  CHECK(refusal(2, window + R"(, "use_sliding_window": false)").key ==
+        "interleaved_sliding_window");
+  CHECK(refusal(2, R"("interleaved_sliding_window": [32, null])").key ==
+        "interleaved_sliding_window");
+}
+
+TEST_CASE("encoders keep no KV cache") {
+  const Error bert = refusal(2, R"("model_type": "bert")");
+  CHECK(bert.code == ErrorCode::kUnsupported);
+  CHECK(bert.key == "model_type");
+  CHECK(bert.value == "bert");
+  CHECK(bert.message.find("no KV cache") != std::string::npos);
+  CHECK(refusal(2, R"("architectures": ["BrandNewForMaskedLM"], "is_decoder": false)").value ==
+        "BrandNewForMaskedLM");
+  CHECK(layers_of(2, R"("model_type": "bert", "is_decoder": true)") == "2xGQA2x64");
+  // Written by some exporters for decoders too.
+  CHECK(layers_of(2, R"("model_type": "mistral", "is_decoder": false)") == "2xGQA2x64");
+}
+
+TEST_CASE("keys that smell of a compressed cache are refused with their value") {
+  const auto refused = [](const std::string& key, const std::string& value) {
+    const Error error = refusal(2, '"' + key + "\": " + value);
+    CHECK(error.code == ErrorCode::kUnsupported);
+    CHECK(error.key == key);
+    CHECK(error.value == value);
+  };
+  refused("kv_compression_factor", "4");
+  refused("attention_compress_stride", "2");
+  refused("kv_cache_keep_ratio", "0.5");
+  refused("cache_evict_size", "64");
+  CHECK(refusal(2, R"("some_attention": {"kv_ratio": 8})").key == "some_attention.kv_ratio");
+  CHECK(layers_of(2, R"("kv_compression_factor": 1, "kv_ratio": null, "compress_keys": false,
+                        "for_llm_compressor": true, "compression_config": {"compress": 4},
+                        "vision_config": {"token_compress": 4}, "cache_ratio": 1.0)") ==
+        "2xGQA2x64");
+}
+
 TEST_CASE("rule 6: full_attention_interval with a gated delta net") {
   const std::string sizes = R"("linear_num_key_heads": 2, "linear_key_head_dim": 8,
       "linear_num_value_heads": 4, "linear_value_head_dim": 16, "linear_conv_kernel_dim": 4, )";

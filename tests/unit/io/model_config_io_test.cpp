@@ -144,11 +144,109 @@ TEST_CASE("every figure has a fact with its key and rule") {
   check("rope_dim", "text_config.qk_rope_head_dim", "64");
   check("attention_layers", "text_config.linear_attn_config.full_attn_layers", "24");
   check("recurrent_layers", "text_config.linear_attn_config.full_attn_layers", "69");
-  check("conv_channels", "text_config.linear_attn_config.num_heads", "36864");
+  check("conv_channels", "text_config.linear_attn_config.num_heads", "96");
   check("conv_kernel", "text_config.linear_attn_config.short_conv_kernel_size", "4");
-  check("matrix_elements", "text_config.linear_attn_config.head_dim", "1572864");
+  check("matrix_elements", "text_config.linear_attn_config.head_dim", "128");
   check("max_positions", "text_config.max_position_embeddings", "1048576");
-  CHECK(fact(*model, "conv_channels")->rule == "3 * heads * dim");
+  CHECK(fact(*model, "conv_channels")->rule == "3 * heads * dim = 3 x 96 x 128 = 36864");
+  CHECK(fact(*model, "matrix_elements")->rule == "heads * dim * dim = 96 x 128 x 128 = 1572864");
+}
+
+TEST_CASE("facts name keys of the file, with the file's own values") {
+  const auto facts_of = [](const std::string& more) {
+    auto model = io::parse_model_config(
+        R"({"num_hidden_layers": 4, "hidden_size": 64, "num_attention_heads": 2)" + more + "}",
+        "t.json");
+    REQUIRE(model.has_value());
+    return std::move(*model);
+  };
+  const auto is = [](const ModelConfig& model, const std::string& figure, const ConfigFact& want) {
+    INFO(figure);
+    const ConfigFact* found = fact(model, figure);
+    REQUIRE(found != nullptr);
+    CHECK(found->key == want.key);
+    CHECK(found->value == want.value);
+    CHECK(found->rule == want.rule);
+  };
+  const ModelConfig plain = facts_of("");
+  is(plain, "attention_layers",
+     {.key = "num_hidden_layers",
+      .value = "4",
+      .rule = "no layer list and no window: all layers attend"});
+  is(plain, "kv_heads",
+     {.key = "num_attention_heads",
+      .value = "2",
+      .rule = "no num_key_value_heads: as many as query heads"});
+  is(plain, "key_dim",
+     {.key = "hidden_size",
+      .value = "64",
+      .rule = "no head_dim: hidden size / query heads = 64 / 2 = 32"});
+  is(facts_of(R"(, "use_sliding_window": false)"), "attention_layers",
+     {.key = "use_sliding_window",
+      .value = "false",
+      .rule = "no window: every layer is full: 4 attention layers"});
+  is(facts_of(R"(, "sliding_window": null)"), "attention_layers",
+     {.key = "sliding_window",
+      .value = "null",
+      .rule = "no window: every layer is full: 4 attention layers"});
+  is(facts_of(R"(, "sliding_window": 32)"), "attention_layers",
+     {.key = "sliding_window",
+      .value = "32",
+      .rule = "a window and nothing else: 4 attention layers"});
+  is(facts_of(R"(, "multi_query": true)"), "kv_heads",
+     {.key = "multi_query", .value = "true", .rule = "multi-query attention: 1 KV head"});
+}
+
+TEST_CASE("in every bundled config, facts name keys that the file has") {
+  for (const std::string name :
+       {"deepseek-v3", "deepseek-v3.2", "glm-5.2", "gpt-oss-120b", "granite-4-h-small", "kimi-k3",
+        "lfm2-1.2b", "llama-3.1-8b", "llama-4-scout", "gemma-4-e4b", "nemotron-3-super", "opt-125m",
+        "gpt2", "whisper-large-v3", "qwen3.5-27b", "qwen3-next-80b", "dspark-k3-96x16",
+        "peagle-4"}) {
+    const std::string path =
+        std::string{KVPOOL_SOURCE_DIR} + "/tests/data/configs/" + name + ".json";
+    const auto model = io::read_model_config(path);
+    REQUIRE(model.has_value());
+    std::ifstream file{path};
+    const std::string text{std::istreambuf_iterator<char>{file}, {}};
+    for (const ConfigFact& each : model->facts) {
+      INFO(name << ": " << each.figure << " from " << each.key);
+      const std::string last = each.key.substr(each.key.rfind('.') + 1);
+      CHECK(text.find('"' + last + '"') != std::string::npos);
+    }
+  }
+}
+
+TEST_CASE("KV heads that do not divide are refused under the key that has them") {
+  const auto refused = [](const std::string& more) {
+    auto model = io::parse_model_config(
+        R"({"num_hidden_layers": 2, "hidden_size": 64, "num_attention_heads": 4)" + more + "}",
+        "t.json");
+    REQUIRE_FALSE(model.has_value());
+    return model.error();
+  };
+  const Error plain = refused(R"(, "num_key_value_heads": 3, "use_sliding_window": false)");
+  CHECK(plain.key == "num_key_value_heads");
+  CHECK(plain.message == "must divide the 4 query heads");
+  CHECK(refused(R"(, "swa_num_key_value_heads": 3, "sliding_window": 32)").key ==
+        "swa_num_key_value_heads");
+}
+
+TEST_CASE("a name that speaks of quantised weights, without a section that does") {
+  const auto basis = [](const std::string& file, const std::string& beside = {}) {
+    const auto model = io::parse_model_config(
+        R"({"num_hidden_layers": 2, "hidden_size": 64, "num_attention_heads": 4,
+            "intermediate_size": 8, "vocab_size": 8})",
+        file, beside);
+    REQUIRE(model.has_value());
+    return model->parameters.basis;
+  };
+  const std::string hint = "is hf_quant_config.json missing beside the config?";
+  CHECK(basis("a/Model-NVFP4/config.json").find("ends in -NVFP4: " + hint) != std::string::npos);
+  CHECK(basis("Model-FP8.json").find("ends in -FP8: " + hint) != std::string::npos);
+  CHECK(basis("Model.json").find(hint) == std::string::npos);
+  CHECK(basis("Model-FP8.json", R"({"quantization": {"quant_algo": "FP8"}})").find(hint) ==
+        std::string::npos);
 }
 
 TEST_CASE("numbers may arrive as whole floats, and keys twice") {

@@ -7,6 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -277,7 +278,34 @@ TEST_CASE("refusals and what is missing are compared, too") {
   PlanRequest refused = test::hybrid_request();
   refused.drafter->tokens_per_block = Tokens{128};
   CHECK(blamed(plan_of(refused), [](Json& d) { d["request"]["resolution"]["refusals"].clear(); }) ==
-        "capacity.max_len");
+        "request.resolution.registry_hash");
+}
+
+TEST_CASE("what the registry said is held by its hash") {
+  const Plan plan = plan_of(test::hybrid_request());
+  const auto& decisions = plan.resolution.decisions;
+  const auto asked = std::ranges::find_if(
+      decisions, [](const Decision& decision) { return !decision.verdicts.empty(); });
+  REQUIRE(asked != decisions.end());
+  const std::string first_verdict =
+      "/decisions/" + std::to_string(asked - decisions.begin()) + "/verdicts/0/verdict";
+  const auto set = [&plan](const char* pointer, const Json& value) {
+    return blamed(plan, [&](Json& d) { d[Json::json_pointer{pointer}] = value; });
+  };
+  const std::string hash = "request.resolution.registry_hash";
+  CHECK(set("/decisions/0/reason", "because") == hash);
+  CHECK(set("/decisions/0/chosen", "16") == hash);
+  CHECK(set("/decisions/0/cost/value", 1) == hash);
+  CHECK(set(first_verdict.c_str(), "accepts 16") == hash);
+  CHECK(set("/request/resolution/decisions", decisions.size() - 1) == hash);
+  CHECK(set("/request/resolution/registry_hash", std::string(32, '0')) == hash);
+  CHECK_FALSE(blamed(plan, [](Json& d) { d["decisions"].erase(0); }).empty());
+  CHECK(blamed(plan, [](Json& d) { d["request"]["resolution"].erase("registry_hash"); }) == hash);
+  PlanRequest refused = test::hybrid_request();
+  refused.drafter->tokens_per_block = Tokens{128};
+  CHECK(blamed(plan_of(refused), [](Json& d) {
+          d["request"]["resolution"]["refusals"][0]["what"] = "another reason";
+        }) == hash);
 }
 
 TEST_CASE("other documents are not plans") {
@@ -384,7 +412,8 @@ TEST_CASE("whatever stands in the request, reading ends in a plan or an error wi
                                   Json::array({1, 2}),
                                   Json::array({Json::object()})};
   int refused = 0;
-  for (const PlanRequest& request : {test::detailed_request(), test::windowed_request(), test::hybrid_request()}) {
+  for (const PlanRequest& request :
+       {test::detailed_request(), test::windowed_request(), test::hybrid_request()}) {
     const Json document = Json::parse(plan_to_json(plan_of(request)));
     std::vector<std::string> paths;
     collect(document["request"], "/request", paths);

@@ -69,7 +69,8 @@ inline PlanRequest hybrid_request() {
   DrafterRequest drafter{};
   drafter.kind = DrafterKind::kDspark;
   drafter.model = model_of("drafter", std::vector<LayerCache>(5, gqa(96, 16, 64)));
-  drafter.model->drafter = DrafterTraits{.kind = DrafterKind::kDspark, .block_tokens = Tokens{8}};
+  drafter.model->drafter = DrafterTraits{
+      .kind = DrafterKind::kDspark, .block_tokens = Tokens{8}, .target_layers = Layers{93}};
   request.drafter = std::move(drafter);
   request.parallelism.tensor = 16;
   request.device = find_device("gb200");
@@ -120,6 +121,8 @@ inline PlanRequest detailed_request() {
                                .quantized = Elements{2'000'000},
                                .quantized_centibits = 825,
                                .plain_bits = 16,
+                               .attention = Bytes{1'500'000},
+                               .routed_experts = Bytes{500'000},
                                .basis = "counted"};
   DrafterRequest drafter{};
   drafter.kind = DrafterKind::kMtp;

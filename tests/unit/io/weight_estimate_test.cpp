@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Parameter counts against the totals that the models are published with.
 #include <kvpool/io/model_config_io.hpp>
+#include <kvpool/plan/memory_budget.hpp>
 
 #include "support/catch.hpp"
 
@@ -86,6 +87,46 @@ TEST_CASE("the stored size follows the checkpoint's format") {
   CHECK(k3.parameters.quantized_centibits == 425);
   CHECK(gigabytes(k3) == Catch::Approx(1553).epsilon(0.001));
   CHECK(k3.parameters.plain.count() == 52'011'319'296);
+}
+
+TEST_CASE("DeepSeek-V3 over eight GPUs, by how it is spread") {
+  const ModelConfig model = own("deepseek-v3");
+  const auto gigabytes = [&model](const Parallelism& p) {
+    return static_cast<double>(weight_shares(model.parameters, p).per_rank.count()) / 1e9;
+  };
+  // 58 + 1 expert layers of 256 experts of 3 x 7168 x 2048 in FP8.
+  CHECK(model.parameters.routed_experts == Bytes{std::int64_t{59} * 256 * 3 * 7168 * 2048});
+  CHECK(gigabytes({}) == Catch::Approx(684.7).epsilon(0.001));
+  CHECK(gigabytes({.tensor = 8}) == Catch::Approx(85.6).epsilon(0.001));
+  // Attention is 61 + 1 layers of 187.1 million bytes.
+  CHECK(static_cast<double>(model.parameters.attention.count()) / 1e9 ==
+        Catch::Approx(11.6).epsilon(0.01));
+  CHECK(gigabytes({.tensor = 8, .attention_data_parallel = true}) - gigabytes({.tensor = 8}) ==
+        Catch::Approx(10.15).epsilon(0.01));
+  CHECK(gigabytes({.data = 8, .expert = 8, .attention_data_parallel = true}) ==
+        Catch::Approx(102.3).epsilon(0.01));
+}
+
+TEST_CASE("attention and routed experts are told apart from the rest") {
+  const std::string base =
+      R"({"num_hidden_layers": 2, "hidden_size": 64, "num_attention_heads": 2, "head_dim": 32,
+          "moe_intermediate_size": 16, "num_experts": 4, "n_shared_experts": 1,
+          "intermediate_size": 128, "vocab_size": 100)";
+  constexpr std::int64_t kAttention = 2 * 4 * 64 * 64;
+  constexpr std::int64_t kExperts = 2 * 4 * 3 * 64 * 16;
+  const auto plain = parse(base + "}").parameters;
+  CHECK(plain.attention == Bytes{2 * kAttention});
+  CHECK(plain.routed_experts == Bytes{2 * kExperts});
+  const auto mixed = parse(base + R"(, "quantization_config": {"quant_algo": "MIXED_PRECISION",
+      "quantized_layers": {"model.layers.0.self_attn.q_proj": {"quant_algo": "FP8"},
+                           "model.layers.0.mlp.experts.0.up_proj": {"quant_algo": "NVFP4"}}}})")
+                         .parameters;
+  CHECK(mixed.attention == Bytes{kAttention});
+  CHECK(mixed.routed_experts == Bytes{kExperts * 450 / 800});
+  // The projections to a narrower stream are no experts.
+  const auto narrow = parse(base + R"(, "moe_latent_size": 32})").parameters;
+  CHECK(narrow.routed_experts == Bytes{kExperts});
+  CHECK(narrow.plain - plain.plain == Elements{2 * 2 * 64 * 32 - kExperts / 2});
 }
 
 TEST_CASE("a drafter embeds with the target's table") {

@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <kvpool/layout/layer_geometry.hpp>
 
-#include <vector>
-
 #include "support/catch.hpp"
+
+#include <vector>
 
 namespace kvpool {
 namespace {
@@ -21,10 +21,8 @@ LayerGeometry only(const std::vector<ModelLayer>& layers, Parallelism parallelis
   return geometry->front();
 }
 
-const AttentionCache kGqa{.query_heads = Heads{96},
-                          .kv_heads = Heads{16},
-                          .key_dim = 64,
-                          .value_dim = 64};
+const AttentionCache kGqa{
+    .query_heads = Heads{96}, .kv_heads = Heads{16}, .key_dim = 64, .value_dim = 64};
 const LatentCache kMla{.query_heads = Heads{128}, .latent_dim = 512, .rope_dim = 64};
 
 TEST_CASE("query and KV heads are those of one rank") {
@@ -53,8 +51,8 @@ TEST_CASE("an MLA-only format on keys and values per head is refused") {
 }
 
 TEST_CASE("fp4_mla keeps a tail per sequence beside its pages") {
-  const auto geometry = layer_geometry(one_layer({kMla}), {},
-                                       {.kv = KvDtype::kFp4Mla, .max_rewind = 7});
+  const auto geometry =
+      layer_geometry(one_layer({kMla}), {}, {.kv = KvDtype::kFp4Mla, .max_rewind = 7});
   REQUIRE(geometry.has_value());
   REQUIRE(geometry->size() == 2);
   CHECK((*geometry)[1].kind == CacheKind::kLatentTail);

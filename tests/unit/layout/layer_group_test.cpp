@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <kvpool/layout/layer_group.hpp>
 
-#include <vector>
-
 #include "support/catch.hpp"
+
+#include <vector>
 
 namespace kvpool {
 namespace {
@@ -72,8 +72,7 @@ TEST_CASE("a window's pages suffice at every length, counted by brute force") {
                 here);
       }
       INFO("window " << window << " page " << page);
-      const Pages at_length =
-          pages({SpanKind::kSlidingWindow, Tokens{window}}, 1'000'000, page);
+      const Pages at_length = pages({SpanKind::kSlidingWindow, Tokens{window}}, 1'000'000, page);
       // Exact unless every start inside a page gives the same count.
       CHECK(at_length.count() <= most + 1);
       CHECK(at_length.count() >= most);

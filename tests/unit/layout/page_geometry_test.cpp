@@ -82,8 +82,7 @@ TEST_CASE("scales per token and head add four bytes to each row") {
 
 TEST_CASE("rows start at multiples of 16 bytes, and the padding is charged") {
   // 36 fp8 elements: 36 bytes in a row of 48.
-  const auto page =
-      page_geometry(key_value_group(1, 1, 36, 36, KvDtype::kFp8E4m3), Tokens{16}, {});
+  const auto page = page_geometry(key_value_group(1, 1, 36, 36, KvDtype::kFp8E4m3), Tokens{16}, {});
   REQUIRE(page.has_value());
   CHECK(page->planes[0].row_bytes == Bytes{36});
   CHECK(page->planes[0].slot_stride == Bytes{48});

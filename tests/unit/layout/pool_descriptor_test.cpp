@@ -2,11 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <kvpool/layout/pool_descriptor.hpp>
 
+#include "support/catch.hpp"
+
 #include <array>
 #include <numeric>
 #include <vector>
-
-#include "support/catch.hpp"
 
 namespace kvpool {
 namespace {
@@ -83,10 +83,8 @@ TEST_CASE("a layer-major pool has one contiguous tensor per layer") {
 TEST_CASE("K and V of different width are two tensors") {
   LayerGroup group = drafter_group(1);
   group.layers[0].value_dim = 128;
-  auto pool = describe_pool({.name = "target",
-                             .groups = {group},
-                             .tokens_per_block = Tokens{16},
-                             .granularity = kMiB});
+  auto pool = describe_pool(
+      {.name = "target", .groups = {group}, .tokens_per_block = Tokens{16}, .granularity = kMiB});
   REQUIRE(pool.has_value());
   pool->slabs = Slabs{10};
   const std::vector<TensorView> views = views_of(*pool, 0);
@@ -102,10 +100,8 @@ TEST_CASE("records and packed formats are seen as bytes") {
                                .kv_heads = Heads{1},
                                .key_dim = 512,
                                .value_dim = 64}}};
-  auto pool = describe_pool({.name = "target",
-                             .groups = {group},
-                             .tokens_per_block = Tokens{64},
-                             .granularity = kMiB});
+  auto pool = describe_pool(
+      {.name = "target", .groups = {group}, .tokens_per_block = Tokens{64}, .granularity = kMiB});
   REQUIRE(pool.has_value());
   pool->slabs = Slabs{3};
   CHECK(views_of(*pool, 0).front().shape == std::vector<std::int64_t>{3, 64, 656});

@@ -2,12 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <kvpool/plan/planner.hpp>
 
+#include "support/catch.hpp"
+#include "support/models.hpp"
+
 #include <algorithm>
 #include <string>
 #include <string_view>
-
-#include "support/catch.hpp"
-#include "support/models.hpp"
 
 namespace kvpool {
 namespace {

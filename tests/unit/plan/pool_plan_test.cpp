@@ -2,12 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <kvpool/plan/pool_plan.hpp>
 
-#include <vector>
-
 #include <kvpool/plan/planner.hpp>
 
 #include "support/catch.hpp"
 #include "support/models.hpp"
+
+#include <vector>
 
 namespace kvpool {
 namespace {
@@ -21,20 +21,39 @@ PooledGroup pooled(Span span, std::int64_t page_bytes, std::int64_t tokens) {
 }
 
 TEST_CASE("full attention costs its bytes a token from the first one on") {
-  CHECK(sequence_cost(pooled({}, 81'920, 64), Tokens{7}) ==
+  CHECK(sequence_cost(pooled({}, 81'920, 64), {.lookahead = Tokens{7}}) ==
         AffineCost{Bytes{0}, Bytes{1'280}, Tokens{0}});
 }
 
 TEST_CASE("padding that does not divide evenly is rounded up per token") {
-  CHECK(sequence_cost(pooled({}, 1'008, 16), Tokens{0}).bytes_per_token == Bytes{63});
-  CHECK(sequence_cost(pooled({}, 1'024, 3), Tokens{0}).bytes_per_token == Bytes{342});
+  CHECK(sequence_cost(pooled({}, 1'008, 16), {}).bytes_per_token == Bytes{63});
+  CHECK(sequence_cost(pooled({}, 1'024, 3), {}).bytes_per_token == Bytes{342});
 }
 
 TEST_CASE("a window costs a fixed number of pages once it is full") {
   const Span window{SpanKind::kSlidingWindow, Tokens{1024}};
   // 1,023 tokens before the newest touch 16 pages, wherever they start 17; the 17th at 1,025.
-  CHECK(sequence_cost(pooled(window, 1'000, 64), Tokens{0}) ==
+  CHECK(sequence_cost(pooled(window, 1'000, 64), {}) ==
         AffineCost{Bytes{17'000}, Bytes{0}, Tokens{1'025}});
+}
+
+TEST_CASE("a state costs its own slot and its snapshots") {
+  PooledGroup state;
+  state.group.is_state = true;
+  state.page.page_bytes = Bytes{407'040};
+  CHECK(sequence_cost(state, {.state_slots = 2}) ==
+        AffineCost{Bytes{814'080}, Bytes{0}, Tokens{0}});
+}
+
+TEST_CASE("tokens that are dealt out cost a rank its part") {
+  CHECK(sequence_cost(pooled({}, 64 * 78'324, 64), {.decode_context = 2}).bytes_per_token ==
+        Bytes{39'162});
+}
+
+TEST_CASE("a drafter that stops costs nothing more from there on") {
+  // 4,096 tokens in pages of 64: 64 pages, the last of which begins at 4,033 tokens.
+  CHECK(sequence_cost(pooled({}, 131'072, 64), {.max_len = Tokens{4'096}}) ==
+        AffineCost{Bytes{8'388'608}, Bytes{0}, Tokens{4'033}});
 }
 
 TEST_CASE("a common plan takes the fewest pages of every pool") {

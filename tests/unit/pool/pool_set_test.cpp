@@ -2,12 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <kvpool/pool/pool_set.hpp>
 
-#include <algorithm>
-#include <cstring>
-#include <type_traits>
-#include <utility>
-#include <vector>
-
 #include <kvpool/memory/failing_memory.hpp>
 #include <kvpool/memory/host_memory.hpp>
 #include <kvpool/memory/limited_memory.hpp>
@@ -15,6 +9,12 @@
 #include <kvpool/memory/simulated_memory.hpp>
 
 #include "support/catch.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <type_traits>
+#include <utility>
+#include <vector>
 
 namespace kvpool {
 namespace {
@@ -82,8 +82,8 @@ TEST_CASE("memory goes back on destruction and on reset") {
 TEST_CASE("pools are given back newest first") {
   RecordingMemory recording{simulated()};
   {
-    const auto set = PoolSet::create(
-        std::vector{drafter_pool("a", 1), drafter_pool("b", 1)}, AnyPageMemory{recording});
+    const auto set = PoolSet::create(std::vector{drafter_pool("a", 1), drafter_pool("b", 1)},
+                                     AnyPageMemory{recording});
     REQUIRE(set.has_value());
     CHECK(set->base(PoolId{0}) != set->base(PoolId{1}));
   }

@@ -2,11 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <string>
-#include <string_view>
-
 #include <kvpool/core/result.hpp>
 #include <kvpool/model/model_config.hpp>
+
+#include <string>
+#include <string_view>
 
 namespace kvpool::io {
 

@@ -2,17 +2,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstdint>
-#include <span>
-#include <string_view>
-#include <vector>
-
 #include <kvpool/core/ids.hpp>
 #include <kvpool/core/kv_dtype.hpp>
 #include <kvpool/core/result.hpp>
 #include <kvpool/core/units.hpp>
 #include <kvpool/layout/parallelism.hpp>
 #include <kvpool/model/layer_cache.hpp>
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
 
 namespace kvpool {
 

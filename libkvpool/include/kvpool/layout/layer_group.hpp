@@ -2,12 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <kvpool/core/units.hpp>
+#include <kvpool/layout/layer_geometry.hpp>
+
 #include <span>
 #include <string>
 #include <vector>
-
-#include <kvpool/core/units.hpp>
-#include <kvpool/layout/layer_geometry.hpp>
 
 namespace kvpool {
 
@@ -26,11 +26,12 @@ struct LayerGroup {
   friend bool operator==(const LayerGroup&, const LayerGroup&) = default;
 };
 
-/// Name of a group inside its pool: `full`, `sliding_window_1024`, `chunked_8192`, `cross`, `state`.
+/// Name of a group inside its pool: `full`, `sliding_window_1024`, `chunked_8192`, `cross`,
+/// `state`.
 [[nodiscard]] std::string group_name(const LayerGroup& group);
 
-/// Collects caches by how long they live: full first, then windows and chunks by extent, then cross,
-/// then state.
+/// Collects caches by how long they live: full first, then windows and chunks by extent, then
+/// cross, then state.
 [[nodiscard]] std::vector<LayerGroup> group_layers(std::span<const LayerGeometry> layers);
 
 /// Pages of one sequence of `length` tokens in a group.

@@ -2,15 +2,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstdint>
-#include <string_view>
-#include <vector>
-
 #include <kvpool/core/ids.hpp>
 #include <kvpool/core/kv_dtype.hpp>
 #include <kvpool/core/result.hpp>
 #include <kvpool/core/units.hpp>
 #include <kvpool/layout/layer_group.hpp>
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
 
 namespace kvpool {
 
@@ -108,8 +108,9 @@ struct PageGeometry {
   friend bool operator==(const PageGeometry&, const PageGeometry&) = default;
 };
 
-/// Lays out one page of `group`. Each layer's planes follow one another ([K][V][K scales][V scales]);
-/// data rows are rounded up to 16 bytes, scale planes are packed and rounded up as a whole.
+/// Lays out one page of `group`. Each layer's planes follow one another ([K][V][K scales][V
+/// scales]); data rows are rounded up to 16 bytes, scale planes are packed and rounded up as a
+/// whole.
 /// @param tokens_per_block token slots, 1..65536; must be 0 for a state group
 /// @return the geometry; `kOutOfRange` when a page does not fit into 64 bits, `kInvalidArgument`
 ///   for a page size outside its range, `kUnsupported` for `fp4_mla` at another page than 128

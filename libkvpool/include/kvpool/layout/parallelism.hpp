@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstdint>
-
 #include <kvpool/core/units.hpp>
+
+#include <cstdint>
 
 namespace kvpool {
 
@@ -16,7 +16,8 @@ struct Parallelism {
   std::int64_t pipeline = 1;
   /// Data parallel size: independent replicas; a replica's cache is planned.
   std::int64_t data = 1;
-  /// Decode-context parallel size: a sequence's tokens are dealt out over this many ranks.
+  /// Decode-context parallel size: a sequence's tokens are dealt out over this many of the tensor
+  /// parallel ranks, which then hold the same heads. Divides `tensor`.
   std::int64_t decode_context = 1;
   /// Expert parallel size (weights only).
   std::int64_t expert = 1;
@@ -27,10 +28,16 @@ struct Parallelism {
   friend bool operator==(const Parallelism&, const Parallelism&) = default;
 };
 
-/// Ranks over which attention heads are divided: the tensor parallel size, or 1 under attention
-/// data parallelism.
-[[nodiscard]] constexpr std::int64_t head_parallel_size(const Parallelism& p) noexcept {
+/// Ranks over which the heads of a recurrent state are divided: the tensor parallel size, or 1
+/// under attention data parallelism.
+[[nodiscard]] constexpr std::int64_t state_parallel_size(const Parallelism& p) noexcept {
   return p.attention_data_parallel ? 1 : p.tensor;
+}
+
+/// Ranks over which attention heads are divided: those of `state_parallel_size` that do not share
+/// heads in order to share tokens.
+[[nodiscard]] constexpr std::int64_t head_parallel_size(const Parallelism& p) noexcept {
+  return state_parallel_size(p) / p.decode_context;
 }
 
 /// Heads that one rank keeps: rounded up, so that heads are replicated when there are fewer than

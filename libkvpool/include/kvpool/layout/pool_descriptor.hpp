@@ -2,17 +2,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <kvpool/core/result.hpp>
+#include <kvpool/core/units.hpp>
+#include <kvpool/layout/layer_group.hpp>
+#include <kvpool/layout/page_geometry.hpp>
+
 #include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include <kvpool/core/result.hpp>
-#include <kvpool/core/units.hpp>
-#include <kvpool/layout/layer_group.hpp>
-#include <kvpool/layout/page_geometry.hpp>
 
 namespace kvpool {
 
@@ -72,7 +72,11 @@ struct PoolDescriptor {
   /// Size of the pool: all its slabs, reserved ones included.
   [[nodiscard]] Bytes bytes() const noexcept { return total_slabs().count() * slab_bytes; }
   /// Bytes charged to the budget and held: `bytes()` in whole granules.
-  [[nodiscard]] Bytes charged_bytes() const noexcept { return align_up(bytes(), granularity); }
+  [[nodiscard]] Bytes charged_bytes() const noexcept { return charged_bytes(slabs); }
+  /// What a pool of this shape with so many usable slabs is charged; 2^63 - 1 when it is more.
+  [[nodiscard]] Bytes charged_bytes(Slabs usable) const noexcept;
+  /// Most usable slabs whose charge stays within `share`; negative when not even the reserved fit.
+  [[nodiscard]] Slabs most_slabs_within(Bytes share) const noexcept;
   /// Bytes inside usable slabs that no page of the planned partition covers.
   [[nodiscard]] Bytes slab_waste() const noexcept;
 
@@ -88,9 +92,10 @@ struct TensorView {
   PlaneKind kind = PlaneKind::kKey;
   /// Format of the elements.
   KvDtype dtype = KvDtype::kBf16;
-  /// Extents: [rows, 2, heads, slots, dim] for K and V of equal width, [rows, heads, slots, dim] for
-  /// K or V alone, [rows, slots, dim] for latent and indexer (in bytes for record formats and
-  /// scales), [rows, elements] for states. Rows include the reserved ones, so a page id indexes them.
+  /// Extents: [rows, 2, heads, slots, dim] for K and V of equal width, [rows, heads, slots, dim]
+  /// for K or V alone, [rows, slots, dim] for latent and indexer (in bytes for record formats and
+  /// scales), [rows, elements] for states. Rows include the reserved ones, so a page id indexes
+  /// them.
   std::vector<std::int64_t> shape{};
   /// Distances between neighbours of each extent, in bytes.
   std::vector<std::int64_t> strides{};

@@ -2,15 +2,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <kvpool/core/ids.hpp>
+#include <kvpool/core/kv_dtype.hpp>
+#include <kvpool/core/units.hpp>
+
 #include <cstdint>
 #include <optional>
 #include <string_view>
 #include <variant>
 #include <vector>
-
-#include <kvpool/core/ids.hpp>
-#include <kvpool/core/kv_dtype.hpp>
-#include <kvpool/core/units.hpp>
 
 namespace kvpool {
 
@@ -79,10 +79,10 @@ struct IndexerCache {
 
 /// Families of recurrent layers: the rule behind the sizes of a `StateCache`.
 enum class StateFamily {
-  kMamba2,          ///< C = heads*dim + 2*groups*state, M = heads*dim*state
-  kGatedDeltaNet,   ///< C = 2*key heads*key dim + value heads*value dim
-  kKimiDelta,       ///< C = 3*heads*dim, M = heads*dim*dim
-  kShortConv,       ///< C = hidden size, M = 0
+  kMamba2,         ///< C = heads*dim + 2*groups*state, M = heads*dim*state
+  kGatedDeltaNet,  ///< C = 2*key heads*key dim + value heads*value dim
+  kKimiDelta,      ///< C = 3*heads*dim, M = heads*dim*dim
+  kShortConv,      ///< C = hidden size, M = 0
 };
 
 /// Stable lower-case name: `mamba2`, `gated_delta_net`, `kimi_delta`, `short_conv`.

@@ -2,29 +2,29 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <kvpool/core/kv_dtype.hpp>
+#include <kvpool/core/units.hpp>
+#include <kvpool/model/layer_cache.hpp>
+
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include <kvpool/core/kv_dtype.hpp>
-#include <kvpool/core/units.hpp>
-#include <kvpool/model/layer_cache.hpp>
-
 namespace kvpool {
 
 /// How draft tokens are made.
 enum class DrafterKind {
-  kMtp,          ///< next-token layers of the target itself
-  kEagle3,       ///< one-model Eagle3 head
-  kDflash,       ///< standalone block drafter
-  kDspark,       ///< standalone block drafter with a Markov head (GQA or MLA)
-  kDomino,       ///< external block drafter, pools as DFlash
-  kPeagle,       ///< external parallel Eagle, pools as DFlash
-  kDraftTarget,  ///< a small model of the target's family
-  kPard,         ///< external parallel drafter
-  kNgram,        ///< tokens looked up in the prompt: no cache
+  kMtp,              ///< next-token layers of the target itself
+  kEagle3,           ///< one-model Eagle3 head
+  kDflash,           ///< standalone block drafter
+  kDspark,           ///< standalone block drafter with a Markov head (GQA or MLA)
+  kDomino,           ///< external block drafter, pools as DFlash
+  kPeagle,           ///< external parallel Eagle, pools as DFlash
+  kDraftTarget,      ///< a small model of the target's family
+  kPard,             ///< external parallel drafter
+  kNgram,            ///< tokens looked up in the prompt: no cache
   kSuffixAutomaton,  ///< tokens looked up in a suffix automaton: no cache
 };
 
@@ -41,6 +41,8 @@ struct DrafterTraits {
   std::optional<DrafterKind> kind{};
   /// Tokens of one draft block (`block_size`), 0 when not stated.
   Tokens block_tokens{};
+  /// Layers of the target that the drafter was trained for (`num_target_layers`), if stated.
+  std::optional<Layers> target_layers{};
 
   /// Field by field.
   friend bool operator==(const DrafterTraits&, const DrafterTraits&) = default;
@@ -61,9 +63,11 @@ struct ConfigFact {
   friend bool operator==(const ConfigFact&, const ConfigFact&) = default;
 };
 
-/// Parameters of the whole model, estimated from the config.
+/// Parameters of the whole model, estimated from the config. `plain` and `quantized` are the whole;
+/// `attention` and `routed_experts` say how much of it parallelism treats apart.
 struct ParameterEstimate {
-  /// Parameters kept in the native type: embeddings, norms, everything a quantised checkpoint skips.
+  /// Parameters kept in the native type: embeddings, norms, everything a quantised checkpoint
+  /// skips.
   Elements plain{};
   /// Parameters stored in the checkpoint's quantised weight format.
   Elements quantized{};
@@ -71,6 +75,11 @@ struct ParameterEstimate {
   std::int64_t quantized_centibits = 1600;
   /// Bits of one plain parameter.
   std::int64_t plain_bits = 16;
+  /// Stored bytes of what mixes tokens (attention, indexers, recurrent layers), part of the whole.
+  /// Every rank keeps them under attention data parallelism.
+  Bytes attention{};
+  /// Stored bytes of the routed experts, part of the whole: divided over expert-parallel ranks.
+  Bytes routed_experts{};
   /// What the estimate rests on, for the ledger's reason.
   std::string basis{};
 

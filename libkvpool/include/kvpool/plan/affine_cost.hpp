@@ -2,10 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <optional>
-
 #include <kvpool/capability/decision.hpp>
 #include <kvpool/core/units.hpp>
+
+#include <optional>
 
 namespace kvpool {
 

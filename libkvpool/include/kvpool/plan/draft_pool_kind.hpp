@@ -2,13 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstdint>
-#include <string>
-#include <string_view>
-
 #include <kvpool/core/units.hpp>
 #include <kvpool/layout/page_geometry.hpp>
 #include <kvpool/model/model_config.hpp>
+
+#include <cstdint>
+#include <string>
+#include <string_view>
 
 namespace kvpool {
 
@@ -50,8 +50,8 @@ struct DraftPoolQuestion {
 /// Source: TensorRT-LLM `_should_create_separate_draft_kv_cache` and the DFlash worker.
 [[nodiscard]] DraftPoolKind draft_pool_kind(Profile profile, const DraftPoolQuestion& question);
 
-/// Bytes that a drafter's private arena takes: `slots * ceil(capacity / page)` pages, whatever is in
-/// use. Shown beside a pool for comparison, and charged where an engine uses one.
+/// Bytes that a drafter's private arena takes: `slots * ceil(capacity / page)` pages, whatever is
+/// in use. Shown beside a pool for comparison, and charged where an engine uses one.
 /// @param page one page of the drafter's layers
 /// @param slots requests plus one scratch slot
 /// @param capacity longest sequence plus one draft block, in tokens

@@ -2,17 +2,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstdint>
-#include <optional>
-#include <string>
-#include <string_view>
-#include <vector>
-
 #include <kvpool/capability/device_spec.hpp>
 #include <kvpool/core/result.hpp>
 #include <kvpool/core/units.hpp>
 #include <kvpool/layout/parallelism.hpp>
 #include <kvpool/model/model_config.hpp>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
 
 namespace kvpool {
 
@@ -64,13 +64,49 @@ struct BudgetRequest {
   friend bool operator==(const BudgetRequest&, const BudgetRequest&) = default;
 };
 
+/// Part of a model's weights and how a deployment divides it.
+struct WeightShare {
+  /// Stored bytes in the whole model.
+  Bytes stored{};
+  /// Ranks over which a pipeline stage's part is divided.
+  std::int64_t ranks = 1;
+  /// Bytes of one rank: `ceil(stored / (ranks x pipeline stages))`.
+  Bytes per_rank{};
+
+  /// Field by field.
+  friend bool operator==(const WeightShare&, const WeightShare&) = default;
+};
+
+/// The weights of one rank by how they are divided.
+struct WeightShares {
+  /// What mixes tokens: over the tensor-parallel ranks, whole under attention data parallelism.
+  WeightShare attention{};
+  /// Routed experts: over the larger of expert and tensor parallel size.
+  WeightShare routed_experts{};
+  /// Everything else, over the tensor-parallel ranks.
+  WeightShare rest{};
+  /// Bytes of one rank. Parts that are divided alike are added before they are.
+  Bytes per_rank{};
+
+  /// Field by field.
+  friend bool operator==(const WeightShares&, const WeightShares&) = default;
+};
+
+/// Divides a model's estimated weights over the ranks.
+[[nodiscard]] WeightShares weight_shares(const ParameterEstimate& estimate,
+                                         const Parallelism& parallelism) noexcept;
+
 /// The lines from the device's total down to `kv_budget`, which is the last; its bytes may be
 /// negative when the weights alone do not fit.
 /// @param device the GPU, if known
+/// @param step_tokens tokens of one step (`max_num_batched_tokens`), which activations grow with
 /// @param target the model; @param drafter its drafter, or null
 /// @return the lines; `kInvalidArgument` when neither a KV budget, a GPU nor its memory is given
-[[nodiscard]] Result<std::vector<LedgerLine>> budget_ledger(
-    const BudgetRequest& request, const std::optional<DeviceSpec>& device,
-    const Parallelism& parallelism, const ModelConfig& target, const ModelConfig* drafter);
+[[nodiscard]] Result<std::vector<LedgerLine>> budget_ledger(const BudgetRequest& request,
+                                                            const std::optional<DeviceSpec>& device,
+                                                            const Parallelism& parallelism,
+                                                            Tokens step_tokens,
+                                                            const ModelConfig& target,
+                                                            const ModelConfig* drafter);
 
 }  // namespace kvpool

@@ -2,10 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstdint>
-#include <optional>
-#include <string>
-
 #include <kvpool/capability/capability_registry.hpp>
 #include <kvpool/capability/device_spec.hpp>
 #include <kvpool/core/kv_dtype.hpp>
@@ -14,6 +10,10 @@
 #include <kvpool/layout/parallelism.hpp>
 #include <kvpool/model/model_config.hpp>
 #include <kvpool/plan/memory_budget.hpp>
+
+#include <cstdint>
+#include <optional>
+#include <string>
 
 namespace kvpool {
 

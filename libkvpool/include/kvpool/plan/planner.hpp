@@ -10,7 +10,8 @@
 namespace kvpool {
 
 /// Settles formats, page sizes and the kind of draft pool; allocates nothing. Pure.
-/// @return the resolution, whose `refusals` are not empty when there can be no plan; an `Error` only
+/// @return the resolution, whose `refusals` are not empty when there can be no plan; an `Error`
+/// only
 ///   for a malformed request
 [[nodiscard]] Result<Resolution> resolve(const PlanRequest& request,
                                          const CapabilityRegistry& registry);

@@ -2,14 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <cstddef>
-#include <cstdint>
-#include <optional>
-#include <span>
-#include <string>
-#include <string_view>
-#include <vector>
-
 #include <kvpool/capability/decision.hpp>
 #include <kvpool/core/result.hpp>
 #include <kvpool/core/units.hpp>
@@ -19,6 +11,14 @@
 #include <kvpool/plan/memory_budget.hpp>
 #include <kvpool/plan/plan_request.hpp>
 #include <kvpool/pool/pool_set.hpp>
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
 
 namespace kvpool {
 
@@ -66,7 +66,8 @@ struct PoolPlan {
   friend bool operator==(const PoolPlan&, const PoolPlan&) = default;
 };
 
-/// What a plan holds.
+/// What the planned pools hold; all 0 when the budget is too small for any. A refusal says what a
+/// new plan, for less, would hold: its states and windows would be smaller.
 struct Capacity {
   /// Tokens of the pool that runs out first, over all sequences.
   Tokens tokens{};
@@ -153,13 +154,32 @@ struct Plan {
 [[nodiscard]] Result<PoolSet> create_pools(const PoolPlan& rank, AnyPageMemory memory,
                                            PoolSetOptions options = {});
 
-/// Cost of one sequence in one group of a pool.
-/// @param lookahead draft tokens that windows hold beside their own
-[[nodiscard]] AffineCost sequence_cost(const PooledGroup& group, Tokens lookahead) noexcept;
+/// What a sequence holds in a pool besides what its own length asks for.
+struct SequenceRules {
+  /// Draft tokens that windows hold beside their own.
+  Tokens lookahead{};
+  /// Slots of recurrent state: its own, and its snapshots.
+  std::int64_t state_slots = 1;
+  /// Ranks that its tokens are dealt out over.
+  std::int64_t decode_context = 1;
+  /// Longest length that the pool's model follows, when sequences may be longer.
+  std::optional<Tokens> max_len{};
+
+  /// Field by field.
+  friend bool operator==(const SequenceRules&, const SequenceRules&) = default;
+};
+
+/// The rules that a plan holds its sequences to in the pools of one role.
+[[nodiscard]] SequenceRules sequence_rules(const Plan& plan, PoolRole role);
+
+/// Cost of one sequence in one group of a pool, on one rank.
+[[nodiscard]] AffineCost sequence_cost(const PooledGroup& group,
+                                       const SequenceRules& rules) noexcept;
 
 /// One size for all ranks: for every pool the fewest pages over `ranks` that have it. A pool that
 /// only some stages have keeps its size.
-/// @return one plan per given rank, shrunk; `kInvalidArgument` when `ranks` is empty or pools of one
+/// @return one plan per given rank, shrunk; `kInvalidArgument` when `ranks` is empty or pools of
+/// one
 ///   name differ in page size
 [[nodiscard]] Result<std::vector<PoolPlan>> common_plan(std::span<const PoolPlan> ranks);
 

@@ -2,6 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <kvpool/core/ids.hpp>
+#include <kvpool/core/result.hpp>
+#include <kvpool/core/units.hpp>
+#include <kvpool/layout/pool_descriptor.hpp>
+#include <kvpool/memory/page_memory.hpp>
+
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -10,12 +16,6 @@
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include <kvpool/core/ids.hpp>
-#include <kvpool/core/result.hpp>
-#include <kvpool/core/units.hpp>
-#include <kvpool/layout/pool_descriptor.hpp>
-#include <kvpool/memory/page_memory.hpp>
 
 namespace kvpool {
 
