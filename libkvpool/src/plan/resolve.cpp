@@ -562,7 +562,8 @@ class Resolver {
     }
   }
 
-  /// What the kernels of the bundled set need of scratch memory; other sets' engines bring their own.
+  /// What the kernels of the bundled set need of scratch memory; other sets' engines bring their
+  /// own.
   void settle_workspace() {
     if (request_.kernel_set != KernelSet::kKvpool) {
       return;
@@ -576,10 +577,10 @@ class Resolver {
     const DrafterRequest& drafter = *request_.drafter;
     if (const auto user = pool_user(drafter.kind); user.has_value()) {
       const std::vector<ModelLayer> layers = draft_layers(drafter);
-      widen_workspace(queries(layers, *user,
-                              drafter.model.has_value() ? *drafter.model : request_.target,
-                              out_.draft_formats.kv, draft_mask(drafter.kind)),
-                      widest_value(layers));
+      widen_workspace(
+          queries(layers, *user, drafter.model.has_value() ? *drafter.model : request_.target,
+                  out_.draft_formats.kv, draft_mask(drafter.kind)),
+          widest_value(layers));
     }
   }
 

@@ -201,10 +201,9 @@ TEST_CASE("guard pages of a layer-major pool lie at the start of each layer") {
   pool->slabs = Slabs{5};
   // 2 heads x 16 slots x (64 + 32) x 2 B a page and layer.
   CHECK(pool->slab_bytes == Bytes{3 * 6144});
-  CHECK(reserved_ranges(*pool) ==
-        std::vector<PoolRange>{{Bytes{0}, Bytes{2 * 6144}},
-                               {Bytes{7 * 6144}, Bytes{2 * 6144}},
-                               {Bytes{14 * 6144}, Bytes{2 * 6144}}});
+  CHECK(reserved_ranges(*pool) == std::vector<PoolRange>{{Bytes{0}, Bytes{2 * 6144}},
+                                                         {Bytes{7 * 6144}, Bytes{2 * 6144}},
+                                                         {Bytes{14 * 6144}, Bytes{2 * 6144}}});
   const auto set =
       PoolSet::create(std::vector{*pool}, HostMemory{}, {.poison_reserved_pages = true});
   REQUIRE(set.has_value());
