@@ -81,7 +81,8 @@ class FieldChecker {
     dim(field("dim"), cache.dim);
     aligned(field("base"), cache.base, kAlignment);
     const std::int64_t row = cache.dim * element_bytes(cache.type);
-    stride(field("entry_stride_bytes"), cache.entry_stride_bytes, row);
+    // Entries may count in units smaller than a row: the gcd of the page sizes that share a pool.
+    stride(field("entry_stride_bytes"), cache.entry_stride_bytes, kAlignment);
     // A stride over one head or slot is never taken.
     stride(field("head_stride_bytes"), cache.head_stride_bytes, heads > 1 ? row : 0);
     stride(field("slot_stride_bytes"), cache.slot_stride_bytes, slots > 1 ? row : 0);
