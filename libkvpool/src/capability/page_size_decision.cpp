@@ -17,7 +17,6 @@
 namespace kvpool {
 namespace {
 
-constexpr Tokens kDefaultTargetPage{64};
 /// What a standalone drafter takes when the target's page does not suit its kernels.
 constexpr Tokens kFallbackDraftPage{32};
 

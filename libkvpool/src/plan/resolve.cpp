@@ -15,8 +15,6 @@
 namespace kvpool {
 namespace {
 
-constexpr Tokens kDefaultPage{64};
-
 /// The only page in which the FP4 MLA format is laid out.
 constexpr Tokens kFp4MlaPage{128};
 
@@ -345,7 +343,7 @@ class Resolver {
     const std::vector<KernelQuery> asked =
         queries(request_.target.layers, PoolUser::kTarget, request_.target, out_.target_formats.kv,
                 AttentionMask::kCausal);
-    out_.target_page = request_.tokens_per_block.value_or(kDefaultPage);
+    out_.target_page = request_.tokens_per_block.value_or(kDefaultTargetPage);
     PageSizeQuestion question{.kernel_set = request_.kernel_set,
                               .explicit_page = request_.tokens_per_block};
     bool first = true;

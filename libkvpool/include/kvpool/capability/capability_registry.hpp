@@ -64,6 +64,9 @@ class CapabilityRegistry {
 [[nodiscard]] PageSizeChoice decide_draft_page(Tokens target_page,
                                                std::span<const KernelCapability> rows);
 
+/// Page of the target pool when nothing asks for another, in tokens.
+inline constexpr Tokens kDefaultTargetPage{64};
+
 /// The page-size question of one pool, with everything that the answer may depend on.
 struct PageSizeQuestion {
   /// The computation that reads the pool.
