@@ -67,6 +67,9 @@ struct Cut {
     }
     problem.sinks = sinks;
     whole = dense_attention(problem, all);
+    // An address even of nothing.
+    out.reserve(kDim);
+    lse.reserve(1);
     for (std::int64_t item = 0; item < kTokens * kHeads; ++item) {
       for (const DenseResult& part : parts) {
         const double natural = part.lse_natural[static_cast<std::size_t>(item)];
