@@ -30,6 +30,7 @@ Workspace::Workspace(AnyPageMemory memory, CaptureQuery is_capturing)
     : memory_{std::move(memory)}, is_capturing_{std::move(is_capturing)} {}
 
 Workspace::Workspace(Workspace&& other) noexcept
+    // NOLINTNEXTLINE(performance-move-constructor-init): the other one stays usable.
     : memory_{other.memory_},
       is_capturing_{other.is_capturing_},
       region_{std::exchange(other.region_, Region{})},
