@@ -181,10 +181,13 @@ void report_uses(std::span<const KernelCapability> rows, const std::vector<Kerne
 
 ExitCode run_kernels(const Options& options) {
   if (options.flag(OptionId::kSelfTest)) {
-    throw Failure{ExitCode::kDeviceOrIo,
-                  Error{ErrorCode::kUnsupported,
-                        "unsupported: --self-test runs the bundled kernels, which come with the "
-                        "GPU part of kvpool and are not in this version"}};
+    throw Failure{
+        ExitCode::kDeviceOrIo,
+        Error{ErrorCode::kUnsupported,
+              "unsupported: --self-test runs the bundled kernels on a GPU, and kvplan has "
+              "no GPU code, so that it starts on every machine. The GPU bundle (make "
+              "gpu-bundle) runs every test of the kernels, and kvplan plan MODEL "
+              "--verify-on-gpu writes and reads a plan's pools with them"}};
   }
   const bool json = options.flag(OptionId::kJson);
   if (options.input.empty()) {

@@ -188,7 +188,9 @@ class Mistakes(KvplanCase):
         outcome = self.kvplan("kernels", "--self-test")
         self.assertEqual((outcome.code, outcome.out), (4, ""))
         self.assertIn("unsupported", outcome.err)
-        self.assertIn("GPU part", outcome.err)
+        self.assertIn("kvplan has no GPU code", outcome.err)
+        self.assertIn("make gpu-bundle", outcome.err)
+        self.assertIn("--verify-on-gpu", outcome.err)
 
 
 class Help(KvplanCase):

@@ -35,7 +35,7 @@ TEST_CASE("append writes the bytes of its tokens and no others", "[append]") {
   check_bytes(device.pool(), batch.pool);
 }
 
-TEST_CASE("append writes latent records without values", "[append]") {
+TEST_CASE("append writes latent records without values", "[append][sanitize]") {
   const PagedBatch batch{{.rows = Rows::kLatent,
                           .kv_heads = 1,
                           .group = 4,
@@ -50,7 +50,7 @@ TEST_CASE("append writes latent records without values", "[append]") {
   check_attention(batch, device, device.attention());
 }
 
-TEST_CASE("append skips slot -1", "[append]") {
+TEST_CASE("append skips slot -1", "[append][sanitize]") {
   const PagedBatch batch{{.page = 16, .lengths = {40}, .queries = {1}}};
   DeviceBatch device{batch, Before::kNan};
   std::vector<std::int64_t> even = batch.slots;

@@ -102,7 +102,7 @@ TEST_CASE("attention applies masks, cap, sinks and scales", "[attention]") {
   check_attention(batch, device, params);
 }
 
-TEST_CASE("rows of equally many queries need no q_indptr", "[attention]") {
+TEST_CASE("rows of equally many queries need no q_indptr", "[attention][sanitize]") {
   const PagedBatch batch{{.page = 32, .lengths = {40, 0, 5}, .queries = {4, 4, 4}}};
   const DeviceBatch device{batch};
   kernels::AttentionParams params = device.attention();
@@ -110,7 +110,7 @@ TEST_CASE("rows of equally many queries need no q_indptr", "[attention]") {
   check_attention(batch, device, params);
 }
 
-TEST_CASE("pools of several page sizes are read together", "[attention]") {
+TEST_CASE("pools of several page sizes are read together", "[attention][sanitize]") {
   // The target's pages span three entries, the drafter's one.
   const auto pages = GENERATE(values<std::pair<std::int32_t, std::int32_t>>({{64, 64}, {128, 32}}));
   const PagedBatch target{{.layers = 3,
@@ -140,48 +140,7 @@ TEST_CASE("pools of several page sizes are read together", "[attention]") {
   check_attention(draft, draft_device, bidirectional);
 }
 
-TEST_CASE("offsets in a pool are of 64 bits", "[attention][far]") {
-  // bf16: 2^31 and 2^32 elements are 4 and 8 GiB. The last pages lie 20 GB behind the first.
-  const auto page = GENERATE(16, 128);
-  const auto units = GENERATE(1, 2048);
-  const PagedBatch batch{{.layers = 1,
-                          .layer = 0,
-                          .kv_heads = 8,
-                          .group = 2,
-                          .k_dim = 128,
-                          .v_dim = 128,
-                          .page = page,
-                          .units = page == 16 ? 1 : units,
-                          .lengths = {5 * page + 3, 1, 2 * page},
-                          .queries = {2, 1, 1}}};
-  const auto gigabytes = GENERATE(5, 9, 20);
-  const FarPages far{
-      .split = 4 * batch.shape().units,
-      .distance = static_cast<std::int32_t>(gigabytes * 1'000'000'000LL / batch.entry_stride())};
-  INFO("entries of " << batch.entry_stride() << " bytes, " << far.distance << " of them apart");
-  const DeviceBatch filled{batch, far};
-  check_attention(batch, filled, filled.attention());
-}
-
-TEST_CASE("appended tokens far into a pool are found", "[append][far]") {
-  const PagedBatch batch{{.rows = Rows::kHeadsTokens,
-                          .layers = 1,
-                          .layer = 0,
-                          .kv_heads = 8,
-                          .k_dim = 128,
-                          .v_dim = 128,
-                          .page = 64,
-                          .lengths = {200, 64},
-                          .queries = {2, 1}}};
-  const FarPages far{
-      .split = 2, .distance = static_cast<std::int32_t>(20'000'000'000LL / batch.entry_stride())};
-  DeviceBatch device{batch, Before::kNan, far};
-  device.append(0, batch.tokens());
-  check_bytes(device.pool(), batch.pool);
-  check_attention(batch, device, device.attention());
-}
-
-TEST_CASE("only slots that hold tokens are read", "[attention][append]") {
+TEST_CASE("only slots that hold tokens are read", "[attention][append][sanitize]") {
   // The pool is not initialised: initcheck finds what values alone may not show.
   const PagedBatch batch{
       {.rows = Rows::kHeadsTokens, .page = 32, .lengths = {33, 0, 5, 64}, .queries = {3, 1, 1, 2}}};
@@ -204,7 +163,7 @@ TEST_CASE("large scores neither overflow nor lose the sum", "[attention]") {
   check_attention(batch, device, params);
 }
 
-TEST_CASE("captured launches serve other lengths when they are replayed", "[attention]") {
+TEST_CASE("captured launches serve other lengths when they are replayed", "[attention][sanitize]") {
   const PagedBatch batch{{.page = 16, .lengths = {50, 20}, .queries = {1, 1}}};
   const DeviceBatch device{batch};
   const DeviceBytes lengths{std::vector<std::int32_t>{0, 0}};
@@ -259,7 +218,7 @@ TEST_CASE("more rows and heads than thread blocks are computed", "[attention]") 
   check_attention(batch, device, params);
 }
 
-TEST_CASE("outputs go where their strides say", "[attention]") {
+TEST_CASE("outputs go where their strides say", "[attention][sanitize]") {
   const PagedBatch batch{{.page = 16, .lengths = {40, 3}, .queries = {3, 2}}};
   const DeviceBatch device{batch};
   const AttentionResult plain = device.run(device.attention());

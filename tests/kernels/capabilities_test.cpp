@@ -162,6 +162,18 @@ TEST_CASE("a workspace is charged to the budget, for the largest shape", "[kerne
         }));
     CHECK(plan.resolution.workspace == Bytes{114'688});
   }
+  SECTION("the shape has KV heads, both rows and the GPU's multiprocessors") {
+    const auto needed = [](const WorkspaceShape& shape) {
+      return Bytes{shape.kv_heads * 1'000'000'000 + shape.key_dim * 1'000'000 +
+                   shape.value_dim * 1'000 + shape.multiprocessors};
+    };
+    // Without a GPU the most that a known one has: 188, of an RTX PRO 6000.
+    CHECK(plan_of(asked, registry_where(KernelRole::kTargetDecode, needed)).resolution.workspace ==
+          Bytes{8'128'128'188});
+    asked.device = find_device("h200");
+    CHECK(plan_of(asked, registry_where(KernelRole::kTargetDecode, needed)).resolution.workspace ==
+          Bytes{8'128'128'132});
+  }
   SECTION("of a prompt: the tokens of one step") {
     const Plan plan =
         plan_of(asked, registry_where(KernelRole::kTargetPrefill, [](const WorkspaceShape& shape) {

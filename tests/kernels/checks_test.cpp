@@ -137,7 +137,12 @@ TEST_CASE("attention: every field that can be wrong is named", "[kernels]") {
        {"q_type", [](P& p) { p.q_type = ElementType::kFp16; }, "fp16 queries, bf16 keys"},
        {"q_type", [](P& p) { p.out_type = ElementType::kFp32; }},
        {"q_type", [](P& p) { p.v.type = ElementType::kFp16; }},
-       {"k_scales", [](P& p) { p.k_scales.base = at<void>(); }},
+       {"k_scales",
+        [](P& p) { p.k_scales = {.base = at<void>(), .dim = 8, .type = ElementType::kFp32}; },
+        "k_scales has 8 fp32 scales a row: no attention kernel reads scales"},
+       {"v_scales",
+        [](P& p) { p.v_scales = {.base = at<void>(), .dim = 1, .type = ElementType::kFp16}; },
+        "v_scales has 1 fp16 scales a row: no attention kernel reads scales"},
        {"q", [](P& p) { p.q = at<void>(2); }},
        {"q_token_stride", [](P& p) { p.q_token_stride = 1'020; }},
        {"q_head_stride", [](P& p) { p.q_head_stride = -128; }},
@@ -163,7 +168,15 @@ TEST_CASE("attention: all types as one are taken, fp8 is not", "[kernels]") {
   const auto fp8 = set(ElementType::kFp8E4m3);
   REQUIRE_FALSE(fp8.has_value());
   CHECK(fp8.error().code == ErrorCode::kUnsupported);
-  CHECK_THAT(fp8.error().message, ContainsSubstring("fp8_e4m3 keys"));
+  CHECK(fp8.error().message ==
+        "no attention kernel takes fp8_e4m3 queries, fp8_e4m3 keys, fp8_e4m3 values and fp8_e4m3 "
+        "outputs: all four are bf16, fp16 or fp32");
+  params = valid_attention();
+  params.k.type = params.v.type = ElementType::kFp8E4m3;
+  const auto fp8_cache = check(params);
+  REQUIRE_FALSE(fp8_cache.has_value());
+  CHECK(fp8_cache.error().code == ErrorCode::kUnsupported);
+  CHECK_THAT(fp8_cache.error().message, ContainsSubstring("bf16 queries, fp8_e4m3 keys"));
 }
 
 TEST_CASE("attention: an empty batch needs no addresses", "[kernels]") {
@@ -207,9 +220,118 @@ TEST_CASE("append: every field that can be wrong is named", "[kernels]") {
        {"k_token_stride", [](P& p) { p.k_token_stride = 4; }},
        {"v_head_stride", [](P& p) { p.v_head_stride = 63; }},
        {"source_type", [](P& p) { p.source_type = ElementType::kFp16; }, "fp16 rows into a bf16"},
-       {"source_type", [](P& p) { p.v_cache.type = ElementType::kFp16; }},
+       {"source_type", [](P& p) { p.v_cache.type = ElementType::kFp16; }, "into a fp16 cache"},
+       {"source_type", [](P& p) { p.k_cache.type = ElementType::kFp8E4m3; },
+        "no append kernel writes bf16 rows into a fp8_e4m3 cache: both are bf16, fp16 or fp32"},
+       {"source_type", [](P& p) { p.v_cache.type = ElementType::kFp8E4m3; },
+        "into a fp8_e4m3 cache"},
+       {"source_type",
+        [](P& p) { p.source_type = p.k_cache.type = p.v_cache.type = ElementType::kFp8E4m3; },
+        "fp8_e4m3 rows into a fp8_e4m3 cache"},
+       {"k_scale", [](P& p) { p.k_scale = 2.0F; }, "k_scale is 2 and v_scale 1"},
        {"k_scale", [](P& p) { p.v_scale = 0.5F; }},
        {"slot_mapping", [](P& p) { p.slot_mapping = nullptr; }}});
+}
+
+TEST_CASE("page copy: every field that can be wrong is named", "[kernels]") {
+  using P = PageCopyParams;
+  const P valid{.source = at<void>(),
+                .destination = at<void>(256),
+                .pairs = at<PageCopyPair>(),
+                .source_entry_stride_bytes = 64,
+                .source_part_stride_bytes = 48,
+                .destination_entry_stride_bytes = 64,
+                .destination_part_stride_bytes = 48,
+                .part_bytes = 48,
+                .parts = 2,
+                .count = 3};
+  check_faults<P>(
+      valid,
+      {{"count", [](P& p) { p.count = -1; }},
+       {"parts", [](P& p) { p.parts = 0; }},
+       {"part_bytes", [](P& p) { p.part_bytes = 0; }},
+       {"part_bytes", [](P& p) { p.part_bytes = 40; }, "not a multiple of 16"},
+       {"part_bytes", [](P& p) { p.part_bytes = std::int64_t{1} << 61; }},
+       {"part_bytes", [](P& p) { p.part_bytes = std::int64_t{1} << 58; }, "more than 2^60 bytes"},
+       {"source", [](P& p) { p.source = nullptr; }},
+       {"destination", [](P& p) { p.destination = at<void>(8); }, "not a multiple of 16 bytes"},
+       {"pairs", [](P& p) { p.pairs = at<PageCopyPair>(2); }, "4 bytes"},
+       {"source_entry_stride_bytes", [](P& p) { p.source_entry_stride_bytes = 0; }},
+       {"source_entry_stride_bytes", [](P& p) { p.source_entry_stride_bytes = -64; }},
+       {"source_part_stride_bytes", [](P& p) { p.source_part_stride_bytes = 32; }, "below 48"},
+       {"destination_entry_stride_bytes", [](P& p) { p.destination_entry_stride_bytes = 24; }},
+       {"destination_part_stride_bytes", [](P& p) { p.destination_part_stride_bytes = 0; },
+        "below 48"}});
+  P none = valid;
+  none.count = 0;
+  none.source = none.destination = nullptr;
+  none.pairs = nullptr;
+  CHECK(check(none).has_value());
+}
+
+TEST_CASE("table deltas: every field that can be wrong is named", "[kernels]") {
+  using P = TableDeltaParams;
+  const P valid{.entries = at<std::int32_t>(),
+                .lengths = at<std::int32_t>(),
+                .deltas = at<PageTableDelta>(),
+                .delta_count = at<std::int32_t>(),
+                .new_lengths = at<std::int32_t>(),
+                .row_stride_entries = 7,
+                .delta_capacity = 3,
+                .rows = 2};
+  check_faults<P>(valid, {{"delta_capacity", [](P& p) { p.delta_capacity = -1; }},
+                          {"rows", [](P& p) { p.rows = -1; }},
+                          {"entries", [](P& p) { p.entries = nullptr; }},
+                          {"deltas", [](P& p) { p.deltas = at<PageTableDelta>(2); }, "4 bytes"},
+                          {"row_stride_entries", [](P& p) { p.row_stride_entries = 0; }},
+                          {"delta_count", [](P& p) { p.delta_count = at<std::int32_t>(1); }},
+                          {"new_lengths", [](P& p) { p.new_lengths = at<std::int32_t>(2); }},
+                          {"lengths", [](P& p) { p.lengths = nullptr; }}});
+  CHECK(check(P{}).has_value());
+  CHECK(check(P{.lengths = at<std::int32_t>(), .new_lengths = at<std::int32_t>(), .rows = 2})
+            .has_value());
+}
+
+TEST_CASE("merge: every field that can be wrong is named", "[kernels]") {
+  using P = MergeParams;
+  const P valid{.partial_out = at<float>(),
+                .partial_lse = at<float>(),
+                .part_indptr = at<std::int32_t>(),
+                .out = at<void>(256),
+                .lse = at<float>(),
+                .partial_row_stride = 64,
+                .out_token_stride = 512,
+                .out_head_stride = 64,
+                .lse_token_stride = 8,
+                .lse_head_stride = 1,
+                .tokens = 5,
+                .query_heads = 8,
+                .dim = 64};
+  check_faults<P>(
+      valid, {{"tokens", [](P& p) { p.tokens = -1; }},
+              {"tokens", [](P& p) { p.tokens = 1 << 30; }, "1073741824 tokens of 8 heads"},
+              {"query_heads", [](P& p) { p.query_heads = 0; }},
+              {"parts", [](P& p) { p.parts = -1; }},
+              {"dim", [](P& p) { p.dim = 60; }, "60: kernels take multiples of 8 up to 576"},
+              {"dim", [](P& p) { p.dim = 584; }},
+              {"out_type", [](P& p) { p.out_type = ElementType::kFp8E4m3; },
+               "no merge kernel writes fp8_e4m3 outputs: they are bf16, fp16 or fp32"},
+              {"lse_base", [](P& p) { p.lse_base = static_cast<LogBase>(2); }},
+              {"partial_out", [](P& p) { p.partial_out = at<float>(4); }, "16 bytes"},
+              {"partial_lse", [](P& p) { p.partial_lse = nullptr; }},
+              {"part_indptr", [](P& p) { p.part_indptr = at<std::int32_t>(2); }},
+              {"partial_row_stride", [](P& p) { p.partial_row_stride = 32; }, "below 256"},
+              {"partial_row_stride", [](P& p) { p.partial_row_stride = 66; }, "multiple of 16"},
+              {"out", [](P& p) { p.out = nullptr; }},
+              {"out_token_stride", [](P& p) { p.out_token_stride = 64; }, "overlaps itself"},
+              {"lse_token_stride", [](P& p) { p.lse_token_stride = 0; }},
+              {"sinks", [](P& p) { p.sinks = at<float>(1); }}});
+  P empty = valid;
+  empty.part_indptr = nullptr;  // and no parts
+  empty.partial_out = empty.partial_lse = nullptr;
+  CHECK(check(empty).has_value());
+  empty.parts = 1;
+  CHECK(check(empty).error().key == "partial_out");
 }
 
 TEST_CASE("append: without values the value cache is not looked at", "[kernels]") {

@@ -51,7 +51,7 @@ TEST_CASE("copies of a queue run in the order of the calls", "[gpu][queue]") {
   }
 }
 
-TEST_CASE("a completed ticket completes all earlier ones", "[gpu][queue]") {
+TEST_CASE("a completed ticket completes all earlier ones", "[gpu][queue][sanitize]") {
   AnyPageMemory device = must(DeviceMemory::create(0));
   const Region a = region_of(device, kRegion);
   auto queue = must(CudaQueue::create(0));
@@ -97,7 +97,7 @@ TEST_CASE("tickets and copies that cannot be are refused", "[gpu][queue]") {
   CHECK(test::code_of(CudaQueue::create(99)) == ErrorCode::kInvalidArgument);
 }
 
-TEST_CASE("a queue on another's stream has its order", "[gpu][queue]") {
+TEST_CASE("a queue on another's stream has its order", "[gpu][queue][sanitize]") {
   AnyPageMemory device = must(DeviceMemory::create(0));
   const Region a = region_of(device, Bytes{2 << 20});
   auto owner = must(CudaQueue::create(0));

@@ -44,6 +44,11 @@ TEST_CASE("granules of virtual memory are those of the device", "[gpu][memory]")
   CHECK(gpu.has_virtual_memory);
   CHECK(must(VmmMemory::create(0)).granularity() == gpu.granularity);
   CHECK(gpu.granularity == Bytes{2 << 20});
+  CHECK(gpu.multiprocessors > 0);
+  // What the planner takes an H200 to have.
+  if (gpu.name == "NVIDIA H200") {
+    CHECK(gpu.multiprocessors == 132);
+  }
 }
 
 TEST_CASE("a plan's granule that the device does not map is an error that names both",
@@ -87,7 +92,7 @@ TEST_CASE("the last handle gives back what is still reserved", "[gpu][memory]") 
   CHECK(std::abs(before - test::free_bytes()) <= (4 << 20));
 }
 
-TEST_CASE("what is mapped keeps its bytes while others come and go", "[gpu][memory]") {
+TEST_CASE("what is mapped keeps its bytes while others come and go", "[gpu][memory][sanitize]") {
   AnyPageMemory memory = must(VmmMemory::create(0));
   auto queue = must(CudaQueue::create(0));
   const Bytes granule = memory.granularity();

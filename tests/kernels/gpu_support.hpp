@@ -12,7 +12,10 @@
 #include <cstdint>
 #include <cstdlib>
 #include <fstream>
+#include <iomanip>
 #include <string>
+#include <string_view>
+#include <type_traits>
 #include <vector>
 
 namespace kvpool::test {
@@ -62,11 +65,20 @@ class Measurements {
   template <typename... Values>
   void row(const Values&... values) {
     const char* separator = "";
-    ((file_ << separator << values, separator = ","), ...);
+    ((file_ << separator, write(values), separator = ","), ...);
     file_ << '\n';
   }
 
  private:
+  template <typename Value>
+  void write(const Value& value) {
+    if constexpr (std::is_convertible_v<Value, std::string_view>) {
+      file_ << std::quoted(std::string_view{value}, '"', '"');  // names of tests have commas
+    } else {
+      file_ << value;
+    }
+  }
+
   std::ofstream file_;
 };
 

@@ -23,7 +23,7 @@ std::vector<std::byte> random_bytes(std::size_t count) {
   return bytes;
 }
 
-TEST_CASE("pages are copied piece by piece and nothing else changes", "[page_copy]") {
+TEST_CASE("pages are copied piece by piece and nothing else changes", "[page_copy][sanitize]") {
   const auto layer_major = GENERATE(false, true);
   const auto part_bytes = GENERATE(16, 4096, 16'400, 100'000);
   constexpr std::int64_t kPages = 9;
@@ -58,7 +58,8 @@ TEST_CASE("pages are copied piece by piece and nothing else changes", "[page_cop
   check_bytes(pool.read(0, bytes.size()), expected);
 }
 
-TEST_CASE("table deltas change their places and lengths are overwritten", "[table_deltas]") {
+TEST_CASE("table deltas change their places and lengths are overwritten",
+          "[table_deltas][sanitize]") {
   constexpr std::int32_t kRows = 300;
   constexpr std::int64_t kColumns = 7;
   std::vector<std::int32_t> entries(kRows * kColumns, 5);

@@ -43,7 +43,8 @@ AnyPageMemory memory_of(bool virtual_memory) {
                         : AnyPageMemory{must(DeviceMemory::create(0))};
 }
 
-TEST_CASE("target and draft pools of different page sizes live side by side", "[gpu][pool]") {
+TEST_CASE("target and draft pools of different page sizes live side by side",
+          "[gpu][pool][sanitize]") {
   const bool virtual_memory = GENERATE(true, false);
   CAPTURE(virtual_memory);
   AnyPageMemory memory = memory_of(virtual_memory);
@@ -67,7 +68,7 @@ TEST_CASE("target and draft pools of different page sizes live side by side", "[
   }
 }
 
-TEST_CASE("reserved pages of a device are poisoned, and only they", "[gpu][pool]") {
+TEST_CASE("reserved pages of a device are poisoned, and only they", "[gpu][pool][sanitize]") {
   const auto order = GENERATE(PageOrder::kPageMajor, PageOrder::kLayerMajor);
   const bool virtual_memory = GENERATE(true, false);
   CAPTURE(order == PageOrder::kLayerMajor, virtual_memory);

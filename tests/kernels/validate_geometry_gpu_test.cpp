@@ -5,11 +5,13 @@
 #include <kvpool/cuda/vmm_memory.hpp>
 #include <kvpool/kernels/cuda.hpp>
 #include <kvpool/kernels/validate_geometry_cuda.hpp>
+#include <kvpool/memory/borrowed_memory.hpp>
 
 #include "geometry_plans.hpp"
 #include "gpu_support.hpp"
 
 #include <algorithm>
+#include <set>
 
 namespace kvpool::kernels {
 namespace {
@@ -87,6 +89,45 @@ TEST_CASE("kernels that look elsewhere are found on a GPU", "[gpu][geometry]") {
       .queue = AnyDeviceQueue{queue},
       .scratch = AnyPageMemory{must(DeviceMemory::create(0))}};
   CHECK_FALSE(must(validate_geometry(pools, shifted)).passed());
+}
+
+TEST_CASE("a borrowed pool larger than the GPU is touched at first, last and boundary pages only",
+          "[gpu][geometry]") {
+  // 8 MiB a page of 64 tokens; other granules than those below are not mapped, and fault.
+  PlanRequest request{.target = test::llama_8b()};
+  request.granularity = Bytes{2 << 20};
+  request.budget.kv_budget = Bytes{std::int64_t{400} << 30};
+  request.workload.max_model_len = Tokens{1024};
+  const Plan plan = must(make_plan(request, CapabilityRegistry::with_known_kernels()));
+  REQUIRE(plan.smallest() != nullptr);
+  const PoolDescriptor& planned = plan.smallest()->pools.front();
+  const std::int64_t page = std::int64_t{8} << 20;
+  REQUIRE(planned.slab_bytes == Bytes{page});
+  CHECK(planned.bytes() > must(gpu_info(0)).total);
+  const std::int64_t last = planned.bytes().count() / page - 1;
+  std::set<std::int64_t> pages{1, last};
+  for (const std::int64_t gibibytes : {2, 4, 8, 16}) {
+    for (const std::int64_t beside : {-1, 0, 1}) {
+      pages.insert(gibibytes * 128 + beside);
+    }
+  }
+  AnyPageMemory sparse = must(VmmMemory::create(0));
+  const Region range = must(sparse.reserve(align_up(planned.bytes(), sparse.granularity())));
+  for (const std::int64_t each : pages) {
+    must(sparse.commit(range, Bytes{each * page}, Bytes{page}));
+  }
+  {
+    const PoolSet pools = must(create_pools(
+        *plan.smallest(),
+        AnyPageMemory{must(BorrowedMemory::create(range.address, range.size, Bytes{2 << 20}))}));
+    CHECK(pools.base(PoolId{0}) == range.address);
+    const GeometryReport report = must(validate_geometry(pools, must(CudaQueue::create(0))));
+    INFO(report.text());
+    CHECK(report.passed());
+    CHECK(report.checks.front().pages == 14);
+  }
+  CHECK(sparse.held() == Bytes{14 * page});
+  must(sparse.release(range));
 }
 
 }  // namespace

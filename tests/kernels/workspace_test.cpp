@@ -7,6 +7,7 @@
 
 #include "support/catch.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <cstring>
@@ -36,14 +37,63 @@ TEST_CASE("requests of decode rows, as TensorRT-LLM 20373 sizes them", "[kernels
 }
 
 TEST_CASE("the bundled kernels need no workspace", "[kernels]") {
-  CHECK(required_workspace(
-            {.batch = 256, .query_tokens = 16, .query_heads = 64, .value_dim = 128}) == Bytes{0});
+  CHECK(required_workspace({.batch = 256,
+                            .query_tokens = 16,
+                            .query_heads = 64,
+                            .kv_heads = 8,
+                            .key_dim = 128,
+                            .value_dim = 128,
+                            .multiprocessors = 132}) == Bytes{0});
+}
+
+/// What a kernel needs that packs a request's query tokens and heads into tiles of 16 to 64 rows
+/// and deals the work out among `blocks` resident thread blocks per multiprocessor: two partial
+/// tiles (fp32 outputs, maximum and sum) per block, a counter and a plan entry per item, a plan
+/// entry per block.
+Bytes packed_rows(const WorkspaceShape& shape, std::int64_t blocks) {
+  const std::int64_t rows = shape.query_tokens * (shape.query_heads / shape.kv_heads);
+  const std::int64_t tile = std::min<std::int64_t>((rows + 15) / 16 * 16, 64);
+  const std::int64_t tiles = (rows + tile - 1) / tile;
+  const std::int64_t resident = blocks * shape.multiprocessors;
+  const std::int64_t items = shape.batch * shape.kv_heads * tiles;
+  return Bytes{2 * resident * tile * (shape.value_dim * 4 + 8) + 4 * items + 16 * (resident + 1) +
+               16 * items};
+}
+
+TEST_CASE("a shape says all that a kernel which splits the work has to know", "[kernels]") {
+  // 7 tokens of 4 heads: 28 rows in a tile of 32. 132 blocks of 32 x (64 x 4 + 8) bytes, twice.
+  const WorkspaceShape drafter{.batch = 16,
+                               .query_tokens = 7,
+                               .query_heads = 32,
+                               .kv_heads = 8,
+                               .key_dim = 64,
+                               .value_dim = 64,
+                               .multiprocessors = 132};
+  CHECK(packed_rows(drafter, 1) == Bytes{2'230'272 + 512 + 2'128 + 2'048});
+  // 16 tokens of 8 heads: two tiles of 64 rows. 264 blocks of 64 x (128 x 4 + 8) bytes, twice.
+  const WorkspaceShape verification{.batch = 256,
+                                    .query_tokens = 16,
+                                    .query_heads = 64,
+                                    .kv_heads = 8,
+                                    .key_dim = 128,
+                                    .value_dim = 128,
+                                    .multiprocessors = 132};
+  CHECK(packed_rows(verification, 2) == Bytes{17'571'840 + 16'384 + 4'240 + 65'536});
+  // MLA: one KV head, values shorter than keys.
+  const WorkspaceShape latent{.batch = 1,
+                              .query_tokens = 4,
+                              .query_heads = 16,
+                              .kv_heads = 1,
+                              .key_dim = 576,
+                              .value_dim = 512,
+                              .multiprocessors = 132};
+  CHECK(packed_rows(latent, 1) == Bytes{34'738'176 + 4 + 2'128 + 16});
 }
 
 TEST_CASE("a workspace grows outside of captures only", "[kernels]") {
   HostMemory memory = host_memory();
   bool capturing = false;
-  Workspace workspace{memory, [&capturing] { return capturing; }};
+  Workspace workspace{memory, [&capturing] { return Result<bool>{capturing}; }};
   // 16 KiB for every request of batches of 2 and 16 with a block of 4 tokens.
   const Bytes small{decode_rows_requests(2, 4, 32) * 16'384};
   const Bytes large{decode_rows_requests(16, 4, 32) * 16'384};
@@ -94,28 +144,44 @@ TEST_CASE("a workspace grows outside of captures only", "[kernels]") {
   }
 }
 
+TEST_CASE("a workspace that cannot tell whether a stream is captured does nothing", "[kernels]") {
+  HostMemory memory = host_memory();
+  Workspace forgotten{memory, {}};
+  const auto without = forgotten.require(Bytes{1});
+  REQUIRE_FALSE(without.has_value());
+  CHECK(without.error().code == ErrorCode::kInvalidArgument);
+  CHECK_THAT(without.error().message, ContainsSubstring("stream_workspace"));
+  Workspace lost{memory,
+                 [] { return Result<bool>{Error{.code = ErrorCode::kDevice, .message = "gone"}}; }};
+  const auto failed = lost.require(Bytes{1});
+  REQUIRE_FALSE(failed.has_value());
+  CHECK(failed.error().code == ErrorCode::kDevice);
+  CHECK(memory.held() == Bytes{0});
+}
+
 TEST_CASE("a workspace holds whole granules and gives them back", "[kernels]") {
   HostMemory memory = host_memory();
   {
-    Workspace workspace{memory, {}};
+    Workspace workspace{memory, never_capturing};
     REQUIRE(workspace.require(Bytes{1}).has_value());
     CHECK(memory.held() == kGranule);
     Workspace moved{std::move(workspace)};
     CHECK(moved.held() == kGranule);
     CHECK(workspace.held() == Bytes{0});  // NOLINT: moved from, and empty
-    Workspace other{memory, {}};
+    Workspace other{memory, never_capturing};
     REQUIRE(other.require(Bytes{65'537}).has_value());
     CHECK(memory.held() == 3 * kGranule);
     other = std::move(moved);
     CHECK(memory.held() == kGranule);
   }
   CHECK(memory.held() == Bytes{0});
-  CHECK(Workspace{memory, {}}.require(Bytes{-1}).error().code == ErrorCode::kInvalidArgument);
+  CHECK(Workspace{memory, never_capturing}.require(Bytes{-1}).error().code ==
+        ErrorCode::kInvalidArgument);
 }
 
 TEST_CASE("a workspace that cannot grow keeps what it has", "[kernels]") {
   HostMemory memory = host_memory();
-  Workspace workspace{LimitedMemory{memory, 2 * kGranule}, {}};
+  Workspace workspace{LimitedMemory{memory, 2 * kGranule}, never_capturing};
   const auto held = workspace.require(kGranule);
   REQUIRE(held.has_value());
   CHECK(workspace.require(2 * kGranule).error().code == ErrorCode::kExhausted);

@@ -13,20 +13,10 @@
 namespace kvpool::kernels {
 namespace {
 
-constexpr std::int64_t kLargest = std::numeric_limits<std::int32_t>::max();
+constexpr std::int64_t kLargest = FieldChecker::kLargest;
 /// Pages of more token slots are taken for mistakes, as in `page_geometry`.
 constexpr std::int64_t kLargestPage = 65'536;
 constexpr std::int64_t kWorkspaceAlignment = 256;
-
-std::string_view name_of(ElementType type) {
-  switch (type) {
-    case ElementType::kFp32: return "fp32";
-    case ElementType::kBf16: return "bf16";
-    case ElementType::kFp16: return "fp16";
-    case ElementType::kFp8E4m3: return "fp8_e4m3";
-  }
-  return "unknown";
-}
 
 void check_heads(const AttentionParams& params, FieldChecker& check) {
   check.in("kv_heads", params.kv_heads, 1, kLargest);
@@ -35,6 +25,15 @@ void check_heads(const AttentionParams& params, FieldChecker& check) {
     check.fail(ErrorCode::kInvalidArgument, "query_heads",
                fmt::format("{} query heads do not divide among {} KV heads", params.query_heads,
                            params.kv_heads));
+  }
+}
+
+void check_no_scales(std::string_view field, const CacheOperand& scales, FieldChecker& check) {
+  if (scales.base != nullptr) {
+    check.fail(ErrorCode::kUnsupported, field,
+               fmt::format("{} has {} {} scales a row: no attention kernel reads scales from the "
+                           "pool, leave it empty",
+                           field, scales.dim, name_of(scales.type)));
   }
 }
 
@@ -48,10 +47,8 @@ void check_types(const AttentionParams& params, FieldChecker& check) {
                            name_of(params.q_type), name_of(type), name_of(params.v.type),
                            name_of(params.out_type)));
   }
-  if (params.k_scales.base != nullptr || params.v_scales.base != nullptr) {
-    check.fail(ErrorCode::kUnsupported, "k_scales",
-               "no attention kernel reads scales from the pool: leave k_scales and v_scales empty");
-  }
+  check_no_scales("k_scales", params.k_scales, check);
+  check_no_scales("v_scales", params.v_scales, check);
 }
 
 void check_batch(const AttentionParams& params, FieldChecker& check) {
@@ -98,17 +95,6 @@ void check_numbers(const AttentionParams& params, FieldChecker& check) {
   number("v_scale", params.v_scale, params.v_scale > 0.0F);
 }
 
-void check_lse(const AttentionParams& params, FieldChecker& check) {
-  if (params.lse == nullptr || params.tokens == 0) {
-    return;
-  }
-  check.aligned("lse", params.lse, alignof(float));
-  check.in("lse_token_stride", params.lse_token_stride, params.tokens > 1 ? 1 : 0,
-           std::numeric_limits<std::int64_t>::max());
-  check.in("lse_head_stride", params.lse_head_stride, params.query_heads > 1 ? 1 : 0,
-           std::numeric_limits<std::int64_t>::max());
-}
-
 }  // namespace
 
 Result<void> check_workspace(const AttentionParams& params, Bytes required) {
@@ -152,7 +138,8 @@ Result<void> check(const AttentionParams& params) {
               .dim = params.v.dim,
               .type = params.out_type,
               .written = true});
-  check_lse(params, check);
+  check.lse(params.lse, params.lse_token_stride, params.lse_head_stride, params.tokens,
+            params.query_heads);
   if (params.sinks != nullptr) {
     check.aligned("sinks", params.sinks, alignof(float));
   }
@@ -191,10 +178,13 @@ Result<void> check(const AppendParams& params) {
   const bool one_type = params.k_cache.type == params.source_type &&
                         (!writes_values || params.v_cache.type == params.source_type);
   if (!one_type || !appends(params.source_type)) {
+    const ElementType other = params.k_cache.type != params.source_type || !writes_values
+                                  ? params.k_cache.type
+                                  : params.v_cache.type;
     check.fail(ErrorCode::kUnsupported, "source_type",
                fmt::format("no append kernel writes {} rows into a {} cache: both are bf16, fp16 "
                            "or fp32",
-                           name_of(params.source_type), name_of(params.k_cache.type)));
+                           name_of(params.source_type), name_of(other)));
   }
   if (params.k_scale != 1.0F || params.v_scale != 1.0F) {
     check.fail(ErrorCode::kInvalidArgument, "k_scale",

@@ -8,11 +8,23 @@
 #include <fmt/format.h>
 
 #include <cstdint>
+#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
 
 namespace kvpool::kernels {
+
+/// An element type in messages.
+[[nodiscard]] constexpr std::string_view name_of(ElementType type) noexcept {
+  switch (type) {
+    case ElementType::kFp32: return "fp32";
+    case ElementType::kBf16: return "bf16";
+    case ElementType::kFp16: return "fp16";
+    case ElementType::kFp8E4m3: return "fp8_e4m3";
+  }
+  return "unknown";
+}
 
 /// Rows of a source or an output: `[tokens, heads, dim]`.
 struct RowsOfTensor {
@@ -30,6 +42,11 @@ struct RowsOfTensor {
 /// Collects the first fault of a params struct.
 class FieldChecker {
  public:
+  /// Largest stride in elements; their bytes fit into 64 bits.
+  static constexpr std::int64_t kMaxStride = std::int64_t{1} << 58;
+  /// Largest value of the fields that count in 32 bits.
+  static constexpr std::int64_t kLargest = std::numeric_limits<std::int32_t>::max();
+
   [[nodiscard]] Result<void> result() const {
     return fault_.has_value() ? Result<void>{*fault_} : Result<void>{};
   }
@@ -45,6 +62,17 @@ class FieldChecker {
       fail(ErrorCode::kInvalidArgument, field,
            fmt::format("{} is {}: it goes from {} to {}", field, value, low, high));
     }
+  }
+
+  /// The log-sum-exps of an attention or a merge, `[tokens, heads]`; null: none.
+  void lse(const float* address, std::int64_t token_stride, std::int64_t head_stride,
+           std::int64_t tokens, std::int64_t heads) {
+    if (address == nullptr || tokens == 0) {
+      return;
+    }
+    aligned("lse", address, alignof(float));
+    in("lse_token_stride", token_stride, tokens > 1 ? 1 : 0, kMaxStride);
+    in("lse_head_stride", head_stride, heads > 1 ? 1 : 0, kMaxStride);
   }
 
   void aligned(std::string_view field, const void* address, std::int64_t alignment) {
@@ -120,9 +148,6 @@ class FieldChecker {
   }
 
  private:
-  /// Elements; their bytes fit into 64 bits.
-  static constexpr std::int64_t kMaxStride = std::int64_t{1} << 58;
-
   std::optional<Error> fault_;
 };
 

@@ -26,10 +26,11 @@ std::int64_t decode_rows_requests(std::int64_t max_batch, std::int64_t block,
   return std::max(max_batch, std::min(max_batch, limit) * block);
 }
 
-Workspace::Workspace(AnyPageMemory memory, std::function<bool()> is_capturing)
+Workspace::Workspace(AnyPageMemory memory, CaptureQuery is_capturing)
     : memory_{std::move(memory)}, is_capturing_{std::move(is_capturing)} {}
 
 Workspace::Workspace(Workspace&& other) noexcept
+    // NOLINTNEXTLINE(performance-move-constructor-init): the other one stays usable.
     : memory_{other.memory_},
       is_capturing_{other.is_capturing_},
       region_{std::exchange(other.region_, Region{})},
@@ -53,17 +54,26 @@ Result<Region> Workspace::require(Bytes size) {
     return Error{.code = ErrorCode::kInvalidArgument,
                  .message = fmt::format("a workspace of {} bytes was asked for", size.count())};
   }
-  const bool capturing = is_capturing_ && is_capturing_();
+  if (!is_capturing_) {
+    return Error{.code = ErrorCode::kInvalidArgument,
+                 .message =
+                     "the workspace cannot tell whether its stream is captured: make it by "
+                     "stream_workspace, or with never_capturing for work of the host"};
+  }
+  const Result<bool> capturing = is_capturing_();
+  if (!capturing) {
+    return capturing.error();
+  }
   if (size <= region_.size) {
-    is_captured_ = is_captured_ || capturing;
+    is_captured_ = is_captured_ || *capturing;
     return region_;
   }
-  if (capturing || is_captured_) {
+  if (*capturing || is_captured_) {
     return Error{.code = ErrorCode::kExhausted,
                  .message = fmt::format(
                      "the workspace holds {} bytes and {} are needed {} a stream is captured: size "
                      "it for the largest shape first",
-                     region_.size.count(), size.count(), capturing ? "while" : "after")};
+                     region_.size.count(), size.count(), *capturing ? "while" : "after")};
   }
   const Bytes whole = align_up(size, memory_.granularity());
   auto region = memory_.reserve(whole);

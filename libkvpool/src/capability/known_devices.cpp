@@ -26,6 +26,7 @@ struct DeviceLine {
   /// In hundredths of a GiB.
   std::int64_t cuda_high;
   std::int64_t bandwidth_gb_per_s;
+  std::int64_t multiprocessors;
   std::string_view note = {};
 };
 
@@ -33,24 +34,27 @@ constexpr std::string_view kOneSample = "one CUDA-visible figure was observed";
 
 // Marketed: vendor pages and MLPerf v6.1 system files. nvidia-smi: captures in public repositories.
 // CUDA-visible: PyTorch's "total capacity" messages in public issues.
+// Multiprocessors: vendor pages; the H200's was read from one. Of the A10 those of the A10G, which
+// goes by this line too; of GB200, B300 and GB300 those of the whole chip, of which some are off: a
+// workspace that is sized by them is at least large enough.
 constexpr DeviceLine kDevices[] = {
-    {"h100", "sm_90", 80, 81559, 7910, 7933, 3350, "SXM; 79.18 GiB is typical"},
-    {"h100-pcie", "sm_90", 80, 81559, 7910, 7933, 2000},
-    {"h100-nvl", "sm_90", 94, 95830, 9298, 9326, 3900,
+    {"h100", "sm_90", 80, 81559, 7910, 7933, 3350, 132, "SXM; 79.18 GiB is typical"},
+    {"h100-pcie", "sm_90", 80, 81559, 7910, 7933, 2000, 114},
+    {"h100-nvl", "sm_90", 94, 95830, 9298, 9326, 3900, 132,
      "the CUDA-visible range was not observed: it is nvidia-smi's figure less the 0.32 to 0.60 GiB "
      "that other Hopper GPUs lose"},
-    {"h200", "sm_90", 141, 143771, 13980, 13981, 4800},
-    {"b200", "sm_100", 180, 183359, 17835, 17836, 8000},
-    {"gb200", "sm_100", 186, 189471, 18431, 18431, 8000, kOneSample},
-    {"b300", "sm_103", 288, 275040, 26769, 26769, 8000, kOneSample},
-    {"gb300", "sm_103", 288, 284208, 27650, 27650, 8000, kOneSample},
-    {"a100-80", "sm_80", 80, 81920, 7914, 7925, 2039, "SXM; PCIe has 1935 GB/s"},
-    {"a10", "sm_86", 24, 23028, 2203, 2206, 600},
-    {"l4", "sm_89", 24, 23034, 2203, 2204, 300},
-    {"l40s", "sm_89", 48, 46068, 4453, 4453, 864, kOneSample},
-    {"rtx-4090", "sm_89", 24, 24564, 2352, 2364, 1008},
-    {"rtx-5090", "sm_120", 32, 32607, 3136, 3137, 1792},
-    {"rtx-pro-6000", "sm_120", 96, 97887, 9497, 9501, 1792},
+    {"h200", "sm_90", 141, 143771, 13980, 13981, 4800, 132},
+    {"b200", "sm_100", 180, 183359, 17835, 17836, 8000, 148},
+    {"gb200", "sm_100", 186, 189471, 18431, 18431, 8000, 160, kOneSample},
+    {"b300", "sm_103", 288, 275040, 26769, 26769, 8000, 160, kOneSample},
+    {"gb300", "sm_103", 288, 284208, 27650, 27650, 8000, 160, kOneSample},
+    {"a100-80", "sm_80", 80, 81920, 7914, 7925, 2039, 108, "SXM; PCIe has 1935 GB/s"},
+    {"a10", "sm_86", 24, 23028, 2203, 2206, 600, 80},
+    {"l4", "sm_89", 24, 23034, 2203, 2204, 300, 58},
+    {"l40s", "sm_89", 48, 46068, 4453, 4453, 864, 142, kOneSample},
+    {"rtx-4090", "sm_89", 24, 24564, 2352, 2364, 1008, 128},
+    {"rtx-5090", "sm_120", 32, 32607, 3136, 3137, 1792, 170},
+    {"rtx-pro-6000", "sm_120", 96, 97887, 9497, 9501, 1792, 188},
 };
 
 Bytes gibibytes_from_hundredths(std::int64_t hundredths) {
@@ -68,6 +72,7 @@ std::vector<DeviceSpec> build_devices() {
                        .cuda_visible_low = gibibytes_from_hundredths(line.cuda_low),
                        .cuda_visible_high = gibibytes_from_hundredths(line.cuda_high),
                        .bandwidth_gb_per_s = line.bandwidth_gb_per_s,
+                       .multiprocessors = line.multiprocessors,
                        .granularity = kNvidiaGranule,
                        .note = std::string{line.note}});
   }

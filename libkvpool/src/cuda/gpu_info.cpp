@@ -43,6 +43,7 @@ Result<GpuInfo> gpu_info(std::int32_t device) {
   }
   info.name = properties.name;
   info.architecture = properties.major * 10 + properties.minor;
+  info.multiprocessors = properties.multiProcessorCount;
   info.total = Bytes{static_cast<std::int64_t>(properties.totalGlobalMem)};
   return info;
 }

@@ -180,6 +180,7 @@ void fields(V& visit, T& x) {
   visit("cuda_visible_low", x.cuda_visible_low, limits::kBytes);
   visit("cuda_visible_high", x.cuda_visible_high, limits::kBytes);
   visit("bandwidth_gb_per_s", x.bandwidth_gb_per_s, limits::kBytes);
+  visit("multiprocessors", x.multiprocessors, limits::kCount);
   visit("granularity", x.granularity, limits::kGranule);
   visit("note", x.note);
 }

@@ -601,7 +601,10 @@ class Resolver {
     WorkspaceShape shape{.batch = out_.sequences.count(),
                          .query_tokens = 1 + out_.draft_tokens.count(),
                          .query_heads = query.query_heads.count(),
-                         .value_dim = value_dim};
+                         .kv_heads = query.kv_heads.count(),
+                         .key_dim = query.head_dim,
+                         .value_dim = value_dim,
+                         .multiprocessors = multiprocessors()};
     if (role == KernelRole::kDraftBlock) {
       shape.query_tokens = std::max(out_.draft_tokens.count(), std::int64_t{1});
     } else if (role != KernelRole::kTargetDecode) {
@@ -609,6 +612,16 @@ class Resolver {
       shape.query_tokens = request_.workload.max_batched_tokens.count();
     }
     return shape;
+  }
+
+  /// Of the GPU. Where it is not stated, the most that a known one has: a workspace that is too
+  /// small cannot run, one that is too large costs a few granules.
+  [[nodiscard]] std::int64_t multiprocessors() const {
+    if (request_.device.has_value() && request_.device->multiprocessors > 0) {
+      return request_.device->multiprocessors;
+    }
+    const auto devices = known_devices();
+    return std::ranges::max_element(devices, {}, &DeviceSpec::multiprocessors)->multiprocessors;
   }
 
   void decide(std::string id, std::string pool, std::string chosen, std::string instead_of,

@@ -20,6 +20,7 @@ TEST_CASE("the three totals of an H200 are told apart, to the byte", "[capabilit
   CHECK(h200->cuda_visible_high == Bytes{150'119'844'413});  // 139.81 GiB
   CHECK(h200->architecture == "sm_90");
   CHECK(h200->bandwidth_gb_per_s == 4800);
+  CHECK(h200->multiprocessors == 132);
   CHECK(h200->granularity == 2_MiB);
   CHECK(h200->note.empty());
 }
@@ -65,6 +66,7 @@ TEST_CASE("every known GPU is whole and in order", "[capability]") {
     // What nvidia-smi prints is at most the marketed number read as GiB.
     CHECK(device.nvidia_smi.count() / (1 << 30) <= device.marketed.count() / 1'000'000'000);
     CHECK(device.bandwidth_gb_per_s > 0);
+    CHECK(device.multiprocessors > 0);
     CHECK(device.granularity == 2_MiB);
     CHECK(find_device(device.name) == device);
   }
@@ -81,6 +83,8 @@ TEST_CASE("a GPU is found in any case and with any separator", "[capability]") {
 TEST_CASE("the forms of the H100 differ", "[capability]") {
   CHECK(find_device("h100")->bandwidth_gb_per_s == 3350);
   CHECK(find_device("h100-pcie")->bandwidth_gb_per_s == 2000);
+  CHECK(find_device("h100")->multiprocessors == 132);
+  CHECK(find_device("h100-pcie")->multiprocessors == 114);
   const auto nvl = find_device("H100 NVL");
   REQUIRE(nvl.has_value());
   CHECK(nvl->marketed == Bytes{94'000'000'000});

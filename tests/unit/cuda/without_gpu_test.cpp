@@ -4,6 +4,7 @@
 #include <kvpool/cuda/device_memory.hpp>
 #include <kvpool/cuda/gpu_info.hpp>
 #include <kvpool/cuda/pinned_memory.hpp>
+#include <kvpool/cuda/stream_capture.hpp>
 #include <kvpool/cuda/vmm_memory.hpp>
 
 #include "support/catch.hpp"
@@ -38,6 +39,7 @@ TEST_CASE("without a GPU everything is unsupported, and says why", "[cuda]") {
     check(CudaQueue::on_stream(0, StreamHandle{}));
     check(gpu_info(0));
     check(gpu_free_bytes(0));
+    check(stream_is_capturing(StreamHandle{}));
     // Whatever the ordinal: none exists.
     check(DeviceMemory::create(7));
   }

@@ -19,6 +19,19 @@ namespace kvpool::kernels {
 /// Whether kernels can run this append. See above.
 [[nodiscard]] Result<void> check(const AppendParams& params);
 
+/// Whether kernels can run this merge: shapes, types, alignment, strides, null pointers.
+/// @return as above
+[[nodiscard]] Result<void> check(const MergeParams& params);
+
+/// Whether kernels can copy these pages: sizes, alignment of addresses and strides to 16 bytes,
+/// null pointers.
+/// @return `kInvalidArgument` with the field as key
+[[nodiscard]] Result<void> check(const PageCopyParams& params);
+
+/// Whether kernels can apply these deltas: sizes, alignment, null pointers.
+/// @return `kInvalidArgument` with the field as key
+[[nodiscard]] Result<void> check(const TableDeltaParams& params);
+
 /// Whether the workspace of `params` holds `required` bytes and is aligned.
 /// @return `kInvalidArgument`; the message has the required size
 [[nodiscard]] Result<void> check_workspace(const AttentionParams& params, Bytes required);

@@ -21,4 +21,21 @@ namespace kvpool::kernels::reference {
 ///   length beyond the table's row or a negative entry in it
 [[nodiscard]] Result<void> attention(const AttentionParams& params);
 
+/// Merges partial results of attention over parts of each sequence, in fp32, part by part, and
+/// rounds once, to nearest even. Partial outputs without weight are not read.
+/// @return what `check` says; `kOutOfRange`, before anything is written, for a `part_indptr` that
+///   does not ascend from 0
+[[nodiscard]] Result<void> merge(const MergeParams& params);
+
+/// Copies pages.
+/// @return what `check` says; before anything is written `kOutOfRange` for a negative entry, and
+///   `kInvalidArgument` for an entry that is written twice, or read and written within one pool
+[[nodiscard]] Result<void> copy_pages(const PageCopyParams& params);
+
+/// Overwrites changed entries and lengths of page tables. Of a `delta_count` outside of 0 to
+/// `delta_capacity` the nearest of these counts.
+/// @return what `check` says; before anything is written `kOutOfRange` for a place outside of the
+///   table, a negative entry or length, and `kInvalidArgument` for a place that changes twice
+[[nodiscard]] Result<void> apply_table_deltas(const TableDeltaParams& params);
+
 }  // namespace kvpool::kernels::reference

@@ -25,15 +25,24 @@ namespace kvpool::kernels {
 [[nodiscard]] std::int64_t decode_rows_requests(std::int64_t max_batch, std::int64_t block,
                                                 std::int64_t limit) noexcept;
 
+/// Tells whether the work of a workspace's kernels is being captured into a graph.
+using CaptureQuery = std::function<Result<bool>()>;
+
+/// The query of work that no graph captures: the host's.
+[[nodiscard]] inline Result<bool> never_capturing() { return false; }
+
 /// Scratch memory that kernels of one stream share. It is sized for the largest shape before
 /// streams are captured: a captured launch keeps the address, so from the first use inside a
 /// capture on the workspace neither grows nor moves. Move-only; not synchronised.
+///
+/// On a GPU, `stream_workspace` of `<kvpool/kernels/workspace_cuda.hpp>` makes one that asks its
+/// stream.
 class Workspace {
  public:
   /// An empty workspace.
   /// @param memory where it lives
-  /// @param is_capturing asked on every use: true while the stream is being captured
-  Workspace(AnyPageMemory memory, std::function<bool()> is_capturing);
+  /// @param is_capturing asked on every use; on the host `never_capturing`
+  Workspace(AnyPageMemory memory, CaptureQuery is_capturing);
   /// The moved-from workspace is empty.
   Workspace(Workspace&& other) noexcept;
   /// Releases what this one holds.
@@ -47,7 +56,8 @@ class Workspace {
   /// running may use it.
   /// @return the whole workspace, whose address is 0 while it is empty; `kExhausted` when it would
   ///   have to grow while or after a stream was captured with it, or the memory has no more;
-  ///   `kInvalidArgument` for a negative size. A failed call changes nothing.
+  ///   `kInvalidArgument` for a negative size and for a workspace without a query; what the query
+  ///   returns when it fails. A failed call changes nothing.
   [[nodiscard]] Result<Region> require(Bytes size);
 
   /// Bytes that it holds, in whole granules of its memory.
@@ -58,7 +68,7 @@ class Workspace {
 
  private:
   AnyPageMemory memory_;
-  std::function<bool()> is_capturing_;
+  CaptureQuery is_capturing_;
   Region region_{};
   bool is_captured_ = false;
 };

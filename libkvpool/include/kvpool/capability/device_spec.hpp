@@ -30,6 +30,8 @@ struct DeviceSpec {
   Bytes cuda_visible_high = {};
   /// Memory bandwidth in 10^9 bytes a second.
   std::int64_t bandwidth_gb_per_s = 0;
+  /// Streaming multiprocessors that a CUDA process sees; more where the number was not observed.
+  std::int64_t multiprocessors = 0;
   /// Unit in which memory is mapped: every pool is charged in whole granules.
   Bytes granularity = {};
   /// Which figure is not an observed one and where it comes from, or empty.

@@ -111,16 +111,27 @@ struct KernelLimits {
   friend bool operator==(const KernelLimits&, const KernelLimits&) = default;
 };
 
-/// Shape that a workspace is asked for.
+/// Shape that a workspace is asked for: all that partial results, counters and the division of the
+/// work among thread blocks can depend on. Lengths of sequences are not in it, so that one
+/// workspace serves them all.
 struct WorkspaceShape {
-  /// Largest batch.
+  /// Largest batch, in requests.
   std::int64_t batch = 0;
   /// Query tokens per request.
   std::int64_t query_tokens = 0;
   /// Query heads of one rank.
   std::int64_t query_heads = 0;
+  /// KV heads of one rank; 1 for MLA.
+  std::int64_t kv_heads = 0;
+  /// Elements of one key row; latent and rope part for MLA.
+  std::int64_t key_dim = 0;
   /// Elements of one output row.
   std::int64_t value_dim = 0;
+  /// Multiprocessors of the GPU: a grid of resident thread blocks is a multiple of it.
+  std::int64_t multiprocessors = 0;
+
+  /// Field by field.
+  friend bool operator==(const WorkspaceShape&, const WorkspaceShape&) = default;
 };
 
 /// One kernel and what it accepts, as a record. Rows are data: engines add their own.

@@ -16,6 +16,8 @@ struct GpuInfo {
   std::string name{};
   /// Compute capability times ten: 90 for 9.0.
   std::int32_t architecture = 0;
+  /// Streaming multiprocessors.
+  std::int32_t multiprocessors = 0;
   /// Memory of the device.
   Bytes total{};
   /// Smallest granule of the driver's virtual memory management.
