@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <map>
 #include <string>
 #include <vector>
@@ -41,7 +42,6 @@ struct FakeDriver {
   std::map<CUmemGenericAllocationHandle, std::size_t> handles;
   std::uint64_t next_handle = 1;
   CUdeviceptr next_address = 0x7F00'0000'0000U;
-  std::size_t last_alignment = 0;
 
   /// The one that the functions below speak to.
   static FakeDriver*& current() {
@@ -73,7 +73,10 @@ inline CUresult address_reserve(CUdeviceptr* address, std::size_t size, std::siz
   if (driver().fails("reserve")) {
     return driver().failure;
   }
-  driver().last_alignment = alignment;
+  if ((alignment & (alignment - 1)) != 0) {
+    driver().faults.emplace_back("addresses at multiples of no power of two");
+    return CUDA_ERROR_INVALID_VALUE;
+  }
   // At a multiple of 2 MiB, and of no more than what was asked for.
   const std::size_t step = alignment == 0 ? std::size_t{2} << 20 : alignment;
   *address = (driver().next_address + step - 1) / step * step;
