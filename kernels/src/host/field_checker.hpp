@@ -125,9 +125,10 @@ class FieldChecker {
     in(field("slot_stride_bytes"), cache.slot_stride_bytes, 0, kMaxStride / std::max(slots, kOne));
     if (!apart(cache.slot_stride_bytes, slots, cache.head_stride_bytes, heads, row)) {
       fail(ErrorCode::kInvalidArgument, field("slot_stride_bytes"),
-           fmt::format("a page of {} of {} slots and {} heads overlaps itself with strides of {} and "
-                       "{} bytes: one holds all rows of the other, of {} bytes each",
-                       name, slots, heads, cache.slot_stride_bytes, cache.head_stride_bytes, row));
+           fmt::format(
+               "a page of {} of {} slots and {} heads overlaps itself with strides of {} and "
+               "{} bytes: one holds all rows of the other, of {} bytes each",
+               name, slots, heads, cache.slot_stride_bytes, cache.head_stride_bytes, row));
     }
   }
 
@@ -151,8 +152,8 @@ class FieldChecker {
            tokens_repeat || tensor.tokens == 1 ? 0 : row);
     stride(field("_head_stride"), tensor.head_stride * size,
            tokens_repeat || tensor.heads == 1 ? 0 : row);
-    if (tensor.written && !apart(tensor.token_stride, tensor.tokens, tensor.head_stride,
-                                 tensor.heads, tensor.dim)) {
+    if (tensor.written &&
+        !apart(tensor.token_stride, tensor.tokens, tensor.head_stride, tensor.heads, tensor.dim)) {
       fail(ErrorCode::kInvalidArgument, field("_token_stride"),
            overlap_text(tensor.name, tensor.token_stride, tensor.tokens, tensor.head_stride,
                         tensor.heads));
