@@ -92,8 +92,8 @@ class ScratchFile {
     ended = ::waitpid(child, &status, 0);
   } while (ended < 0 && errno == EINTR);
   if (ended != child) {
-    throw device_failure("cannot learn how " + program + " ended: " +
-                         std::generic_category().message(errno));
+    throw device_failure("cannot learn how " + program +
+                         " ended: " + std::generic_category().message(errno));
   }
   return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }

@@ -12,13 +12,14 @@
 
 namespace kvpool {
 
-/// Regions whose addresses are reserved once and mapped granule by granule: what `VmmMemory` is made
-/// of. It knows the driver by its functions alone.
+/// Regions whose addresses are reserved once and mapped granule by granule: what `VmmMemory` is
+/// made of. It knows the driver by its functions alone.
 class MappedRegions {
  public:
   /// @param driver every function is set
   /// @param device an ordinal that `check_gpu` accepted
-  /// @param granularity a multiple of the device's. @pre RegionTable::check_granularity(granularity)
+  /// @param granularity a multiple of the device's. @pre
+  /// RegionTable::check_granularity(granularity)
   MappedRegions(const DriverApi& driver, std::int32_t device, Bytes granularity)
       : driver_{driver}, device_{device}, table_{granularity} {}
   MappedRegions(const MappedRegions&) = delete;

@@ -53,13 +53,12 @@ TEST_CASE("mapped regions keep the contract of page memory and the driver's rule
   const auto driver = std::make_shared<test::FakeDriver>();
   // So that nothing is aligned by chance.
   driver->next_address += std::uintptr_t{2} << 20U;
-  test::page_memory_suite({.make = [&] { return AnyPageMemory{FakeVmm{driver, granularity}}; },
-                           .writable = false});
+  test::page_memory_suite(
+      {.make = [&] { return AnyPageMemory{FakeVmm{driver, granularity}}; }, .writable = false});
   CHECK(driver->faults.empty());
 }
 
-TEST_CASE("a mapped region holds as many granules as are committed, and leaves nothing",
-          "[cuda]") {
+TEST_CASE("a mapped region holds as many granules as are committed, and leaves nothing", "[cuda]") {
   test::FakeDriver driver;
   test::FakeDriver::current() = &driver;
   {
@@ -133,9 +132,8 @@ TEST_CASE("whatever call of the driver fails, nothing leaks and all can be tried
     }
     failed.insert(driver.failed);
   }
-  CHECK(failed ==
-        std::set<std::string>{"reserve", "create", "map", "release", "set_access", "unmap",
-                              "address_free"});
+  CHECK(failed == std::set<std::string>{"reserve", "create", "map", "release", "set_access",
+                                        "unmap", "address_free"});
 }
 
 TEST_CASE("a region whose addresses cannot be freed is still given back at the end", "[cuda]") {

@@ -36,8 +36,8 @@ cudaError_t allocate(void** address, std::size_t size) {
   }
   *address = reinterpret_cast<void*>(runtime->next);  // NOLINT: an address on paper
   runtime->allocations.emplace(runtime->next, size);
-  runtime->next = (runtime->next + size) / runtime->alignment * runtime->alignment +
-                  runtime->alignment;
+  runtime->next =
+      (runtime->next + size) / runtime->alignment * runtime->alignment + runtime->alignment;
   return cudaSuccess;
 }
 
