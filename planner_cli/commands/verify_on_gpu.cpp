@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
 #include <cstdlib>
 #include <filesystem>
 #include <string>
@@ -70,6 +71,8 @@ class ScratchFile {
 /// Runs a program with one argument. @return its exit code, or -1 if a signal ended it
 [[nodiscard]] int run_program(const std::string& program, const std::string& argument,
                               bool keep_standard_output) {
+  // Where the caller ignores SIGCHLD, exit codes of children are thrown away.
+  ::signal(SIGCHLD, SIG_DFL);  // NOLINT(cert-err33-c): it cannot fail
   posix_spawn_file_actions_t actions;
   ::posix_spawn_file_actions_init(&actions);
   if (keep_standard_output) {
@@ -84,7 +87,13 @@ class ScratchFile {
     throw device_failure("cannot run " + program + ": " + std::generic_category().message(error));
   }
   int status = 0;
-  while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  pid_t ended = -1;
+  do {
+    ended = ::waitpid(child, &status, 0);
+  } while (ended < 0 && errno == EINTR);
+  if (ended != child) {
+    throw device_failure("cannot learn how " + program +
+                         " ended: " + std::generic_category().message(errno));
   }
   return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }

@@ -6,12 +6,19 @@
 import os
 import pathlib
 import shutil
+import signal
 import stat
+import subprocess
 import unittest
 
 from kvplan_case import LLAMA, KvplanCase
 
 ARGUMENTS = ("plan", LLAMA, "--kv-budget", "4GiB", "--max-model-len", "4k", "--verify-on-gpu")
+
+
+def ignore_children():
+    """Makes exit codes of children be thrown away; programs that are executed inherit it."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 
 
 class VerifyOnGpu(KvplanCase):
@@ -55,6 +62,13 @@ class VerifyOnGpu(KvplanCase):
         outcome = self.kvplan(*ARGUMENTS)
         self.assertEqual(outcome.code, 4)
         self.assertIn("crashed", outcome.err)
+
+    def test_exit_codes_under_a_caller_that_ignores_its_children(self):
+        for code, expected in ((0, 0), (1, 1), (4, 4)):
+            self.helper(f"exit {code}\n")
+            run = subprocess.run([self.program, *ARGUMENTS], capture_output=True, timeout=60,
+                                 check=False, preexec_fn=ignore_children)
+            self.assertEqual(run.returncode, expected, run.stderr)
 
     def test_json_stays_one_document(self):
         self.helper("echo not json\n")

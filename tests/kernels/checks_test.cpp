@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace kvpool::kernels {
@@ -18,7 +19,7 @@ namespace {
 using Catch::Matchers::ContainsSubstring;
 
 /// Something to point at; never read.
-alignas(256) std::array<std::byte, 4'096> memory;
+alignas(256) std::array<std::byte, 65'536> memory;
 
 template <typename T>
 T* at(std::size_t offset = 0) {
@@ -68,6 +69,7 @@ AppendParams valid_append() {
   params.slot_mapping = at<std::int64_t>();
   params.k_cache = cache(128);
   params.v_cache = cache(64);
+  params.v_cache.base = at<void>(32'768);
   params.k_token_stride = 256;
   params.k_head_stride = 128;
   params.v_token_stride = 128;
@@ -121,6 +123,8 @@ TEST_CASE("attention: every field that can be wrong is named", "[kernels]") {
        {"window_left", [](P& p) { p.window_left = -2; }, "-2: it goes from -1"},
        {"window_right", [](P& p) { p.window_right = -2; }},
        {"causal", [](P& p) { p.causal = 2; }},
+       {"lse_base", [](P& p) { p.lse_base = static_cast<LogBase>(2); }},
+       {"tokens", [](P& p) { p.table.rows = 0; }, "5 query tokens belong to no row"},
        {"scale", [](P& p) { p.scale = NAN; }},
        {"softcap", [](P& p) { p.softcap = -1.0F; }},
        {"k_scale", [](P& p) { p.k_scale = 0.0F; }},
@@ -134,6 +138,14 @@ TEST_CASE("attention: every field that can be wrong is named", "[kernels]") {
        {"k.entry_stride_bytes", [](P& p) { p.k.entry_stride_bytes = 65'544; }},
        {"k.head_stride_bytes", [](P& p) { p.k.head_stride_bytes = 128; }, "below 256"},
        {"v.slot_stride_bytes", [](P& p) { p.v.slot_stride_bytes = 112; }, "below 128"},
+       {"k.slot_stride_bytes", [](P& p) { p.k.head_stride_bytes = 16'368; }, "overlaps itself"},
+       {"k.slot_stride_bytes", [](P& p) { p.k.head_stride_bytes = p.k.slot_stride_bytes = 256; },
+        "64 slots and 2 heads overlaps itself with strides of 256 and 256 bytes"},
+       {"k.entry_stride_bytes", [](P& p) { p.k.entry_stride_bytes = std::int64_t{1} << 59; }},
+       {"v.head_stride_bytes", [](P& p) { p.v.head_stride_bytes = std::int64_t{1} << 58; }},
+       {"k.slot_stride_bytes", [](P& p) { p.k.slot_stride_bytes = std::int64_t{1} << 53; }},
+       {"q_token_stride", [](P& p) { p.q_token_stride = std::int64_t{1} << 56; }},
+       {"out_head_stride", [](P& p) { p.out_head_stride = std::int64_t{1} << 56; }},
        {"q_type", [](P& p) { p.q_type = ElementType::kFp16; }, "fp16 queries, bf16 keys"},
        {"q_type", [](P& p) { p.out_type = ElementType::kFp32; }},
        {"q_type", [](P& p) { p.v.type = ElementType::kFp16; }},
@@ -150,9 +162,37 @@ TEST_CASE("attention: every field that can be wrong is named", "[kernels]") {
        {"out_token_stride", [](P& p) { p.out_token_stride = 56; }, "below 128"},
        {"out_token_stride", [](P& p) { p.out_token_stride = 64; }, "overlaps itself"},
        {"lse_token_stride", [](P& p) { p.lse_token_stride = 0; }},
+       {"lse_head_stride", [](P& p) { p.lse_head_stride = 0; }},
+       {"lse_token_stride", [](P& p) { p.lse_token_stride = 7; },
+        "lse of 5 tokens and 8 heads overlaps itself with strides 7 and 1"},
+       {"lse_head_stride", [](P& p) { p.lse_head_stride = std::int64_t{1} << 57; }},
        {"sinks", [](P& p) { p.sinks = at<float>(1); }},
        {"workspace_bytes", [](P& p) { p.workspace_bytes = -1; }},
        {"workspace", [](P& p) { p.workspace_bytes = 256; }, "is null"}});
+}
+
+TEST_CASE("attention: strides of every order and with gaps are taken", "[kernels]") {
+  AttentionParams params = valid_attention();
+  // Heads outermost, exactly and with a gap.
+  params.out_token_stride = 64;
+  params.out_head_stride = GENERATE(320, 328);
+  params.lse_token_stride = 1;
+  params.lse_head_stride = 5;
+  CHECK(check(params).has_value());
+  // Rows of 64 in steps of 128: between the last head of a token and the next token is no gap.
+  params.out_head_stride = 128;
+  params.out_token_stride = 7 * 128 + 64;
+  CHECK(check(params).has_value());
+  params.out_token_stride -= 8;
+  CHECK(check(params).error().key == "out_token_stride");
+  // Caches: slots outermost, heads outermost, K and V interleaved.
+  params = valid_attention();
+  for (const auto& [head, slot] : {std::pair{256, 512}, {16'384, 256}, {512, 1'024}, {512, 768}}) {
+    params.k.head_stride_bytes = head;
+    params.k.slot_stride_bytes = slot;
+    CAPTURE(head, slot);
+    CHECK(check(params).has_value());
+  }
 }
 
 TEST_CASE("attention: all types as one are taken, fp8 is not", "[kernels]") {
@@ -160,6 +200,7 @@ TEST_CASE("attention: all types as one are taken, fp8 is not", "[kernels]") {
   const auto set = [&params](ElementType type) {
     params.q_type = params.out_type = params.k.type = params.v.type = type;
     params.k.slot_stride_bytes = params.v.slot_stride_bytes = 512;
+    params.k.head_stride_bytes = params.v.head_stride_bytes = 32'768;
     return check(params);
   };
   CHECK(set(ElementType::kBf16).has_value());
@@ -230,6 +271,9 @@ TEST_CASE("append: every field that can be wrong is named", "[kernels]") {
         "fp8_e4m3 rows into a fp8_e4m3 cache"},
        {"k_scale", [](P& p) { p.k_scale = 2.0F; }, "k_scale is 2 and v_scale 1"},
        {"k_scale", [](P& p) { p.v_scale = 0.5F; }},
+       {"v_cache.base", [](P& p) { p.v_cache.base = p.k_cache.base; }, "leave v null"},
+       {"k_cache.slot_stride_bytes", [](P& p) { p.k_cache.head_stride_bytes = 256; },
+        "overlaps itself"},
        {"slot_mapping", [](P& p) { p.slot_mapping = nullptr; }}});
 }
 
@@ -261,7 +305,9 @@ TEST_CASE("page copy: every field that can be wrong is named", "[kernels]") {
        {"source_part_stride_bytes", [](P& p) { p.source_part_stride_bytes = 32; }, "below 48"},
        {"destination_entry_stride_bytes", [](P& p) { p.destination_entry_stride_bytes = 24; }},
        {"destination_part_stride_bytes", [](P& p) { p.destination_part_stride_bytes = 0; },
-        "below 48"}});
+        "below 48"},
+       {"source_part_stride_bytes",
+        [](P& p) { p.source_part_stride_bytes = std::int64_t{1} << 60; }}});
   P none = valid;
   none.count = 0;
   none.source = none.destination = nullptr;
@@ -322,6 +368,7 @@ TEST_CASE("merge: every field that can be wrong is named", "[kernels]") {
               {"part_indptr", [](P& p) { p.part_indptr = at<std::int32_t>(2); }},
               {"partial_row_stride", [](P& p) { p.partial_row_stride = 32; }, "below 256"},
               {"partial_row_stride", [](P& p) { p.partial_row_stride = 66; }, "multiple of 16"},
+              {"partial_row_stride", [](P& p) { p.partial_row_stride = std::int64_t{1} << 28; }},
               {"out", [](P& p) { p.out = nullptr; }},
               {"out_token_stride", [](P& p) { p.out_token_stride = 64; }, "overlaps itself"},
               {"lse_token_stride", [](P& p) { p.lse_token_stride = 0; }},
@@ -330,6 +377,9 @@ TEST_CASE("merge: every field that can be wrong is named", "[kernels]") {
   empty.part_indptr = nullptr;  // and no parts
   empty.partial_out = empty.partial_lse = nullptr;
   CHECK(check(empty).has_value());
+  empty.partial_row_stride = 0;
+  CHECK(check(empty).has_value());
+  empty.partial_row_stride = 64;
   empty.parts = 1;
   CHECK(check(empty).error().key == "partial_out");
 }

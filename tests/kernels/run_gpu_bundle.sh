@@ -4,7 +4,7 @@
 #
 # run_gpu_bundle.sh OUT [--sanitize]: runs every GPU test and bench of the bundle this script lies in,
 # offline. It writes into the folder OUT:
-#   junit.xml      every test case
+#   junit.xml      every test case, and every program: one that crashed or was skipped says so
 #   summary.csv    one line per program: result, test cases, failures, seconds
 #   device.csv     the GPU, its driver, and the commit of the bundle
 #   *.csv          what tests and benches measured
@@ -35,19 +35,28 @@ echo "${device:-unknown,unknown,unknown},$(cat "$bundle/commit.txt")" >>"$out/de
 cat "$out/device.csv" | tee -a "$log"
 
 echo "program,result,cases,failures,seconds" >"$out/summary.csv"
-failed=0 ran=0 skipped=0
-# finish NAME CODE SECONDS [JUNIT]: one line of the summary.
+failed=0 ran=0 skipped=0 programs=0 bad=0
+# finish NAME CODE SECONDS [JUNIT]: one line of the summary, one entry of the JUnit document. A test
+# program that says it passed and has no document with test cases has tested nothing.
 finish() {
-  local name=$1 code=$2 seconds=$3 junit=${4:-} result cases=0 failures=0
+  local name=$1 code=$2 seconds=$3 junit=${4:-} result cases=0 failures=0 inside=
   if [[ -s $junit ]]; then
     cases=$(grep -c '<testcase ' "$junit")
-    failures=$(grep -cE '<(failure|error) ' "$junit")
+    failures=$(grep -cE '<(failure|error)[ >/]' "$junit")
+  fi
+  if ((code == 0)) && { [[ -n $junit ]] && ((cases == 0)) || ((failures > 0)); }; then
+    echo "$name ended with 0, with $cases test cases and $failures failures" >>"$log"
+    code=1
   fi
   case $code in
     0) result=passed ran=$((ran + 1)) ;;
-    77) result=skipped skipped=$((skipped + 1)) ;;
-    *) result="failed ($code)" failed=1 ran=$((ran + 1)) ;;
+    77) result=skipped skipped=$((skipped + 1)) inside='<skipped/>' ;;
+    *) result="failed ($code)" failed=1 ran=$((ran + 1)) bad=$((bad + 1))
+      inside="<failure message=\"ended with $code: see log.txt\"/>" ;;
   esac
+  programs=$((programs + 1))
+  echo "<testcase classname=\"program\" name=\"$name\" time=\"$seconds\">$inside</testcase>" \
+    >>"$work/programs.txt"
   echo "$name,$result,$cases,$failures,$seconds" | tee -a "$out/summary.csv" "$log"
 }
 
@@ -94,8 +103,14 @@ if [[ $sanitize == --sanitize ]]; then
       if command -v compute-sanitizer >/dev/null; then
         # Its measurements would replace those of the tests themselves.
         env -u KVPOOL_GPU_OUT compute-sanitizer --tool "$tool" --error-exitcode 9 \
-          "$program" '[sanitize]' >>"$log" 2>&1
+          "$program" '[sanitize]' >"$work/sanitizer.txt" 2>&1
         code=$?
+        cat "$work/sanitizer.txt" >>"$log"
+        # Where the tool cannot attach to the program it may run it unwatched.
+        if ((code == 0)) && ! grep -qE '(ERROR|RACECHECK) SUMMARY: 0 ' "$work/sanitizer.txt"; then
+          echo "compute-sanitizer gave no summary without errors" >>"$log"
+          code=1
+        fi
       fi
       finish "${tool}_$name" "$code" $((SECONDS - start))
     done
@@ -109,8 +124,14 @@ fi
   echo '<?xml version="1.0" encoding="UTF-8"?>'
   echo '<testsuites>'
   for junit in "$work"/*.xml; do
-    [[ -s $junit ]] && sed -e '/^<?xml/d' -e '/^<\/\?testsuites>/d' "$junit"
+    # That of a program that crashed may have no end; the program's own entry says what happened.
+    [[ -s $junit ]] && grep -q '^</testsuites>' "$junit" &&
+      sed -e '/^<?xml/d' -e '/^<\/\?testsuites>/d' "$junit"
   done
+  echo "<testsuite name=\"gpu_bundle\" tests=\"$programs\" failures=\"$bad\" errors=\"0\"" \
+    "skipped=\"$skipped\">"
+  cat "$work/programs.txt"
+  echo '</testsuite>'
   echo '</testsuites>'
 } >"$out/junit.xml"
 

@@ -77,6 +77,38 @@ TEST_CASE("the report says what was checked as bytes", "[geometry]") {
   CHECK_THAT(text, Catch::Matchers::ContainsSubstring("fp8_ds_mla"));
 }
 
+/// A queue that notes how much it copies at a time.
+class WatchedQueue {
+ public:
+  explicit WatchedQueue(std::set<std::int64_t>& sizes) : sizes_{&sizes} {}
+  Result<void> copy_async(std::uintptr_t destination, std::uintptr_t source, Bytes size) {
+    sizes_->insert(size.count());
+    return queue_.copy_async(destination, source, size);
+  }
+  Result<Ticket> record() { return queue_.record(); }
+  Result<bool> query(Ticket ticket) { return queue_.query(ticket); }
+  Result<void> wait(Ticket ticket) { return queue_.wait(ticket); }
+
+ private:
+  HostQueue queue_;
+  std::set<std::int64_t>* sizes_;
+};
+
+TEST_CASE("what is checked as bytes is checked to its last byte", "[geometry]") {
+  const auto plans = test::geometry_plans();
+  const auto sample = std::ranges::find(plans, "fp8", &test::GeometryPlan::name);
+  REQUIRE(sample != plans.end());
+  const Plan plan = test::planned(*sample);
+  const auto pools = create_pools(*plan.smallest(), HostMemory{});
+  REQUIRE(pools.has_value());
+  std::set<std::int64_t> sizes;
+  GeometryKernels watched = on_host();
+  watched.queue = WatchedQueue{sizes};
+  CHECK(report_of(validate_geometry(*pools, watched)).passed());
+  // K and V of 4 heads, 64 slots and 64 elements of one byte.
+  CHECK(sizes == std::set<std::int64_t>{32'768});
+}
+
 TEST_CASE("what usable pages held is lost, reserved pages are not touched", "[geometry]") {
   const Plan plan = test::planned(test::geometry_plans().front());
   const auto pools = create_pools(*plan.smallest(), HostMemory{}, {.poison_reserved_pages = true});
@@ -228,6 +260,83 @@ TEST_CASE("a kernel that writes nothing is found", "[geometry]") {
   lazy = on_host();
   lazy.attention = [](const AttentionParams&) { return Result<void>{}; };
   CHECK_FALSE(report_of(validate_geometry(*pools, lazy)).passed());
+}
+
+TEST_CASE("a log-sum-exp that is not a number is found", "[geometry]") {
+  const Plan plan = test::planned(test::geometry_plans().front());
+  const auto pools = create_pools(*plan.smallest(), HostMemory{});
+  REQUIRE(pools.has_value());
+  GeometryKernels without_lse = on_host();
+  without_lse.attention = [](AttentionParams params) {
+    params.lse = nullptr;  // what stood there stays
+    return reference::attention(params);
+  };
+  const GeometryReport report = report_of(validate_geometry(*pools, without_lse));
+  CHECK_FALSE(report.passed());
+  CHECK_THAT(report.text(), Catch::Matchers::ContainsSubstring("product of key and query"));
+}
+
+TEST_CASE("of pages of more than 256 slots the first and the last 128 are looked at",
+          "[geometry]") {
+  test::GeometryPlan sample = test::geometry_plans().front();
+  sample.request.drafter.reset();
+  sample.request.tokens_per_block = Tokens{512};
+  const Plan plan = test::planned(sample);
+  const auto pools = create_pools(*plan.smallest(), HostMemory{});
+  REQUIRE(pools.has_value());
+  std::set<std::int64_t> slots;
+  GeometryKernels watched = on_host();
+  watched.append = [&slots](const AppendParams& params) {
+    for (std::int32_t token = 0; token < params.tokens; ++token) {
+      slots.insert(params.slot_mapping[token] % 512);
+    }
+    return reference::append(params);
+  };
+  CHECK(report_of(validate_geometry(*pools, watched)).passed());
+  CHECK(slots.size() == 256);
+  CHECK(slots.contains(127));
+  CHECK_FALSE(slots.contains(128));
+  CHECK_FALSE(slots.contains(383));
+  CHECK(slots.contains(384));
+  CHECK(slots.contains(511));
+}
+
+TEST_CASE("kernels that count the bytes of a pool in 32 bits are found", "[geometry]") {
+  // Pages of one token, of 128 bytes, and one more than 2^32 bytes hold: entry 2^25 + 1 has the
+  // offset of entry 1 then, for append and for attention alike.
+  constexpr std::int64_t kWrap = std::int64_t{1} << 25;
+  const LayerGroup group{.layers = {{.layer = LayerIndex{0},
+                                     .kind = CacheKind::kKeyValue,
+                                     .query_heads = Heads{1},
+                                     .kv_heads = Heads{1},
+                                     .key_dim = 32,
+                                     .value_dim = 32}}};
+  auto pool = describe_pool({.name = "target",
+                             .groups = {group},
+                             .tokens_per_block = Tokens{1},
+                             .granularity = Bytes{2 << 20},
+                             .reserved_slabs = Slabs{1}});
+  REQUIRE(pool.has_value());
+  pool->slabs = Slabs{kWrap + 1};
+  REQUIRE(pool->unit_bytes == Bytes{128});
+  const auto pools = PoolSet::create(std::vector{*pool}, HostMemory{});
+  REQUIRE(pools.has_value());
+  CHECK(report_of(validate_geometry_on_host(*pools)).passed());
+  GeometryKernels narrow = on_host();
+  narrow.append = [](AppendParams params) {
+    std::vector<std::int64_t> slots(params.slot_mapping, params.slot_mapping + params.tokens);
+    std::ranges::for_each(slots, [](std::int64_t& slot) { slot %= kWrap; });
+    params.slot_mapping = slots.data();
+    return reference::append(params);
+  };
+  narrow.attention = [](AttentionParams params) {
+    std::vector<std::int32_t> entries(params.table.entries,
+                                      params.table.entries + params.table.rows);
+    std::ranges::for_each(entries, [](std::int32_t& entry) { entry %= kWrap; });
+    params.table.entries = entries.data();
+    return reference::attention(params);
+  };
+  CHECK_FALSE(report_of(validate_geometry(*pools, narrow)).passed());
 }
 
 TEST_CASE("what a kernel refuses is an error", "[geometry]") {

@@ -2,8 +2,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <kvpool/kernels/workspace.hpp>
 
+#include <kvpool/memory/failing_memory.hpp>
 #include <kvpool/memory/host_memory.hpp>
 #include <kvpool/memory/limited_memory.hpp>
+#include <kvpool/memory/recording_memory.hpp>
 
 #include "support/catch.hpp"
 
@@ -11,6 +13,7 @@
 #include <array>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 #include <utility>
 
 namespace kvpool::kernels {
@@ -144,6 +147,35 @@ TEST_CASE("a workspace grows outside of captures only", "[kernels]") {
   }
 }
 
+TEST_CASE("a capture whose kernels need no workspace does not stop it from growing later",
+          "[kernels]") {
+  HostMemory memory = host_memory();
+  bool capturing = true;
+  Workspace workspace{memory, [&capturing] { return Result<bool>{capturing}; }};
+  CHECK(workspace.require(Bytes{0})->address == 0);
+  CHECK(workspace.require(Bytes{1}).error().code == ErrorCode::kExhausted);
+  capturing = false;
+  REQUIRE(workspace.require(Bytes{1}).has_value());
+  // With memory, asking for none captures its address all the same.
+  capturing = true;
+  REQUIRE(workspace.require(Bytes{0})->address != 0);
+  capturing = false;
+  CHECK(workspace.require(kGranule * 2).error().code == ErrorCode::kExhausted);
+}
+
+TEST_CASE("a workspace of more bytes than 64 bits count in granules is exhausted", "[kernels]") {
+  HostMemory memory = host_memory();
+  Workspace workspace{memory, never_capturing};
+  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+  for (const std::int64_t size : {kMost, kMost - 65'535, kMost - 65'536}) {
+    CAPTURE(size);
+    const auto region = workspace.require(Bytes{size});
+    REQUIRE_FALSE(region.has_value());
+    CHECK(region.error().code == ErrorCode::kExhausted);
+  }
+  CHECK(memory.held() == Bytes{0});
+}
+
 TEST_CASE("a workspace that cannot tell whether a stream is captured does nothing", "[kernels]") {
   HostMemory memory = host_memory();
   Workspace forgotten{memory, {}};
@@ -177,6 +209,20 @@ TEST_CASE("a workspace holds whole granules and gives them back", "[kernels]") {
   CHECK(memory.held() == Bytes{0});
   CHECK(Workspace{memory, never_capturing}.require(Bytes{-1}).error().code ==
         ErrorCode::kInvalidArgument);
+}
+
+TEST_CASE("a workspace whose memory cannot be committed gives its addresses back", "[kernels]") {
+  const RecordingMemory recorded{FailingMemory{host_memory(), {.commit = 2}}};
+  Workspace workspace{recorded, never_capturing};
+  const auto held = workspace.require(kGranule);
+  REQUIRE(held.has_value());
+  CHECK(workspace.require(2 * kGranule).error().code == ErrorCode::kExhausted);
+  const auto calls = recorded.calls();
+  REQUIRE(calls.size() == 5);  // reserve and commit, twice
+  CHECK_FALSE(calls[3].succeeded);
+  CHECK(calls[4].operation == MemoryOperation::kRelease);
+  CHECK(calls[4].region == calls[2].region);
+  CHECK(workspace.require(kGranule)->address == held->address);
 }
 
 TEST_CASE("a workspace that cannot grow keeps what it has", "[kernels]") {

@@ -66,6 +66,10 @@ void check_batch(const AttentionParams& params, FieldChecker& check) {
                            "are {}",
                            table.rows, params.max_query_tokens, params.tokens));
   }
+  if (table.rows == 0 && params.tokens > 0) {
+    check.fail(ErrorCode::kInvalidArgument, "tokens",
+               fmt::format("{} query tokens belong to no row: table.rows is 0", params.tokens));
+  }
   if (table.rows > 0) {
     check.aligned("table.lengths", table.lengths, alignof(std::int32_t));
     check.aligned("table.entries", table.entries, alignof(std::int32_t));
@@ -174,6 +178,11 @@ Result<void> check(const AppendParams& params) {
                 .heads = params.kv_heads,
                 .dim = params.v_cache.dim,
                 .type = params.source_type});
+    if (params.v_cache.base == params.k_cache.base) {
+      check.fail(ErrorCode::kInvalidArgument, "v_cache.base",
+                 "v_cache.base is k_cache.base, so values would overwrite keys: leave v null where "
+                 "they are part of the keys (MLA)");
+    }
   }
   const bool one_type = params.k_cache.type == params.source_type &&
                         (!writes_values || params.v_cache.type == params.source_type);

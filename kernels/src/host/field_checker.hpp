@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <optional>
@@ -42,7 +43,8 @@ struct RowsOfTensor {
 /// Collects the first fault of a params struct.
 class FieldChecker {
  public:
-  /// Largest stride in elements; their bytes fit into 64 bits.
+  /// Largest stride, and largest distance of two rows along one dimension: sums of such distances
+  /// in bytes fit into 64 bits.
   static constexpr std::int64_t kMaxStride = std::int64_t{1} << 58;
   /// Largest value of the fields that count in 32 bits.
   static constexpr std::int64_t kLargest = std::numeric_limits<std::int32_t>::max();
@@ -71,8 +73,12 @@ class FieldChecker {
       return;
     }
     aligned("lse", address, alignof(float));
-    in("lse_token_stride", token_stride, tokens > 1 ? 1 : 0, kMaxStride);
-    in("lse_head_stride", head_stride, heads > 1 ? 1 : 0, kMaxStride);
+    in("lse_token_stride", token_stride, tokens > 1 ? 1 : 0, kMaxStride / tokens);
+    in("lse_head_stride", head_stride, heads > 1 ? 1 : 0, kMaxStride / std::max(heads, kOne));
+    if (!apart(token_stride, tokens, head_stride, heads, 1)) {
+      fail(ErrorCode::kInvalidArgument, "lse_token_stride",
+           overlap_text("lse", token_stride, tokens, head_stride, heads));
+    }
   }
 
   void aligned(std::string_view field, const void* address, std::int64_t alignment) {
@@ -114,6 +120,16 @@ class FieldChecker {
     // A stride over one head or slot is never taken.
     stride(field("head_stride_bytes"), cache.head_stride_bytes, heads > 1 ? row : 0);
     stride(field("slot_stride_bytes"), cache.slot_stride_bytes, slots > 1 ? row : 0);
+    in(field("entry_stride_bytes"), cache.entry_stride_bytes, kAlignment, kMaxStride);
+    in(field("head_stride_bytes"), cache.head_stride_bytes, 0, kMaxStride / std::max(heads, kOne));
+    in(field("slot_stride_bytes"), cache.slot_stride_bytes, 0, kMaxStride / std::max(slots, kOne));
+    if (!apart(cache.slot_stride_bytes, slots, cache.head_stride_bytes, heads, row)) {
+      fail(ErrorCode::kInvalidArgument, field("slot_stride_bytes"),
+           fmt::format(
+               "a page of {} of {} slots and {} heads overlaps itself with strides of {} and "
+               "{} bytes: one holds all rows of the other, of {} bytes each",
+               name, slots, heads, cache.slot_stride_bytes, cache.head_stride_bytes, row));
+    }
   }
 
   void rows(const RowsOfTensor& tensor) {
@@ -125,8 +141,8 @@ class FieldChecker {
     };
     const std::int64_t size = element_bytes(tensor.type);
     aligned(tensor.name, tensor.address, kAlignment);
-    in(field("_token_stride"), tensor.token_stride, 0, kMaxStride);
-    in(field("_head_stride"), tensor.head_stride, 0, kMaxStride);
+    in(field("_token_stride"), tensor.token_stride, 0, kMaxStride / std::max(tensor.tokens, kOne));
+    in(field("_head_stride"), tensor.head_stride, 0, kMaxStride / std::max(tensor.heads, kOne));
     if (fault_.has_value()) {
       return;
     }
@@ -136,18 +152,36 @@ class FieldChecker {
            tokens_repeat || tensor.tokens == 1 ? 0 : row);
     stride(field("_head_stride"), tensor.head_stride * size,
            tokens_repeat || tensor.heads == 1 ? 0 : row);
-    const bool apart = tensor.tokens == 1 || tensor.heads == 1 ||
-                       tensor.token_stride / tensor.heads >= tensor.head_stride ||
-                       tensor.head_stride / tensor.tokens >= tensor.token_stride;
-    if (tensor.written && !apart) {
+    if (tensor.written &&
+        !apart(tensor.token_stride, tensor.tokens, tensor.head_stride, tensor.heads, tensor.dim)) {
       fail(ErrorCode::kInvalidArgument, field("_token_stride"),
-           fmt::format("{} of {} tokens and {} heads overlaps itself with strides {} and {}",
-                       tensor.name, tensor.tokens, tensor.heads, tensor.token_stride,
-                       tensor.head_stride));
+           overlap_text(tensor.name, tensor.token_stride, tensor.tokens, tensor.head_stride,
+                        tensor.heads));
     }
   }
 
  private:
+  static constexpr std::int64_t kOne = 1;
+
+  /// Whether a stride holds all rows of the other dimension.
+  static bool holds(std::int64_t stride, std::int64_t inner_stride, std::int64_t inner_count,
+                    std::int64_t row) {
+    return stride >= row && inner_stride <= (stride - row) / std::max(inner_count - 1, kOne);
+  }
+
+  /// Whether rows of two dimensions are apart: one stride holds all rows of the other.
+  static bool apart(std::int64_t a, std::int64_t a_count, std::int64_t b, std::int64_t b_count,
+                    std::int64_t row) {
+    return a_count <= 1 || b_count <= 1 || holds(a, b, b_count, row) || holds(b, a, a_count, row);
+  }
+
+  static std::string overlap_text(std::string_view name, std::int64_t token_stride,
+                                  std::int64_t tokens, std::int64_t head_stride,
+                                  std::int64_t heads) {
+    return fmt::format("{} of {} tokens and {} heads overlaps itself with strides {} and {}", name,
+                       tokens, heads, token_stride, head_stride);
+  }
+
   std::optional<Error> fault_;
 };
 

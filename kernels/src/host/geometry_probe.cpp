@@ -90,13 +90,15 @@ std::vector<Place> places_of(const GeometryProbe& probe) {
   return places;
 }
 
-/// Index of an element in the pattern of a probe: K and V of each head of each token.
-std::uint64_t element_index(const Place& place, std::int32_t head, bool value,
-                            std::int32_t dim) noexcept {
-  const auto token =
-      static_cast<std::uint64_t>(place.entry) * 65'536 + static_cast<std::uint64_t>(place.slot);
-  return ((token * 4096 + static_cast<std::uint64_t>(head)) * 2 + (value ? 1 : 0)) * 1024 +
-         static_cast<std::uint64_t>(dim);
+/// Element of the pattern of a probe: K and V of each head of each token. Entry and slot have a
+/// seed of their own: all of it does not fit into one number, and places that truncated addresses
+/// take for one another may not have the same values.
+float pattern_of(const GeometryProbe& probe, const Place& place, std::int32_t head, bool value,
+                 std::int32_t dim) noexcept {
+  const std::uint64_t page = mixed(probe.seed, static_cast<std::uint64_t>(place.entry));
+  const std::uint64_t token = mixed(page, static_cast<std::uint64_t>(place.slot));
+  return pattern_value(token, (static_cast<std::uint64_t>(head) * 2 + (value ? 1 : 0)) * 1024 +
+                                  static_cast<std::uint64_t>(dim));
 }
 
 /// Rows of K or of V as append takes them: [token, head, dim].
@@ -108,7 +110,7 @@ Elements rows_of(const GeometryProbe& probe, std::span<const Place> places, bool
   for (const Place& place : places) {
     for (std::int32_t head = 0; head < probe.operands.kv_heads; ++head) {
       for (std::int32_t dim = 0; dim < cache.dim; ++dim) {
-        rows.set(index++, pattern_value(probe.seed, element_index(place, head, value, dim)));
+        rows.set(index++, pattern_of(probe, place, head, value, dim));
       }
     }
   }
@@ -261,12 +263,10 @@ Result<std::string> attention_difference(const GeometryProbe& probe, const Geome
       };
       float product = 0;
       for (std::int32_t dim = 0; dim < caches.k.dim; ++dim) {
-        product += query_value(query++) *
-                   pattern_value(probe.seed, element_index(place, head, false, dim));
+        product += query_value(query++) * pattern_of(probe, place, head, false, dim);
       }
       for (std::int32_t dim = 0; dim < caches.v.dim; ++dim) {
-        const float expected =
-            pattern_value(probe.seed, element_index(place, head, !caches.v_aliases_k, dim));
+        const float expected = pattern_of(probe, place, head, !caches.v_aliases_k, dim);
         const float found = attended->out.get(output++);
         if (found != expected) {
           return fmt::format("{}: element {} of the value is {}, {} was appended", where(), dim,

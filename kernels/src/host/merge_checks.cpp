@@ -4,6 +4,9 @@
 
 #include "host/field_checker.hpp"
 
+#include <algorithm>
+#include <cstdint>
+
 namespace kvpool::kernels {
 namespace {
 
@@ -41,8 +44,16 @@ Result<void> check(const MergeParams& params) {
   check.in("lse_base", static_cast<std::int64_t>(params.lse_base), 0, 1);
   if (params.tokens > 0) {
     check_partials(params, check);
-    check.in("partial_row_stride", params.partial_row_stride, 0, FieldChecker::kMaxStride);
     if (check.result()) {
+      // Without part_indptr the struct tells how many rows there are; with it 32 bits count them.
+      const std::int64_t items = std::int64_t{params.tokens} * params.query_heads;
+      const std::int64_t rows =
+          params.part_indptr == nullptr ? items * params.parts : FieldChecker::kLargest;
+      check.in("partial_row_stride", params.partial_row_stride, 0,
+               FieldChecker::kMaxStride / std::max(rows, std::int64_t{1}));
+    }
+    const bool no_rows = params.part_indptr == nullptr && params.parts == 0;
+    if (check.result() && !no_rows) {
       check.stride("partial_row_stride", params.partial_row_stride * element_bytes(kPartials),
                    params.dim * element_bytes(kPartials));
     }

@@ -35,6 +35,10 @@ Result<void> check(const PageCopyParams& params) {
   check.stride("source_part_stride_bytes", params.source_part_stride_bytes, least_part_stride);
   check.stride("destination_part_stride_bytes", params.destination_part_stride_bytes,
                least_part_stride);
+  const std::int64_t most_part_stride = kLargestCopy / params.parts;
+  check.in("source_part_stride_bytes", params.source_part_stride_bytes, 0, most_part_stride);
+  check.in("destination_part_stride_bytes", params.destination_part_stride_bytes, 0,
+           most_part_stride);
   if (params.count > 0) {
     check.aligned("source", params.source, kAlignment);
     check.aligned("destination", params.destination, kAlignment);

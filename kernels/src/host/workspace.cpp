@@ -7,6 +7,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstdint>
+#include <limits>
 #include <utility>
 
 namespace kvpool::kernels {
@@ -65,7 +67,8 @@ Result<Region> Workspace::require(Bytes size) {
     return capturing.error();
   }
   if (size <= region_.size) {
-    is_captured_ = is_captured_ || *capturing;
+    // A capture that got no memory keeps no address.
+    is_captured_ = is_captured_ || (*capturing && region_.size > Bytes{0});
     return region_;
   }
   if (*capturing || is_captured_) {
@@ -75,7 +78,13 @@ Result<Region> Workspace::require(Bytes size) {
                      "it for the largest shape first",
                      region_.size.count(), size.count(), *capturing ? "while" : "after")};
   }
-  const Bytes whole = align_up(size, memory_.granularity());
+  const Bytes granule = memory_.granularity();
+  if (size.count() > std::numeric_limits<std::int64_t>::max() - granule.count()) {
+    return Error{.code = ErrorCode::kExhausted,
+                 .message = fmt::format("a workspace of {} bytes was asked for: no memory has them",
+                                        size.count())};
+  }
+  const Bytes whole = align_up(size, granule);
   auto region = memory_.reserve(whole);
   if (!region) {
     return std::move(region).error();

@@ -57,14 +57,19 @@ Result<void> check_gpu(std::int32_t device) {
         .message = fmt::format("device {} does not exist: there are {}, from 0", device, count)};
   }
   const DeviceScope scope{device};
+  if (auto selected = check_cuda(fmt::format("selecting device {}", device), scope.status());
+      !selected) {
+    return selected;
+  }
   return check_cuda(fmt::format("making the context of device {}", device), cudaFree(nullptr));
 }
 
 DeviceScope::DeviceScope(std::int32_t device) noexcept {
   int current = -1;
-  if (cudaGetDevice(&current) == cudaSuccess && current != device &&
-      cudaSetDevice(device) == cudaSuccess) {
-    previous_ = current;
+  status_ = cudaGetDevice(&current);
+  if (status_ == cudaSuccess && current != device) {
+    status_ = cudaSetDevice(device);
+    previous_ = status_ == cudaSuccess ? current : -1;
   }
 }
 

@@ -32,8 +32,12 @@ class DeviceScope {
   DeviceScope& operator=(const DeviceScope&) = delete;
   ~DeviceScope();
 
+  /// Why the GPU is not the calling thread's; success when it is.
+  [[nodiscard]] cudaError_t status() const noexcept { return status_; }
+
  private:
   int previous_ = -1;
+  cudaError_t status_ = cudaSuccess;
 };
 
 }  // namespace kvpool

@@ -63,8 +63,13 @@ Error DriverApi::error(std::string_view call, CUresult code) const {
   if (get_error_name(code, &name) != CUDA_SUCCESS || name == nullptr) {
     name = "unknown error";
   }
-  return {.code = code == CUDA_ERROR_OUT_OF_MEMORY ? ErrorCode::kExhausted : ErrorCode::kDevice,
-          .message = fmt::format("{} failed: {}", call, name)};
+  ErrorCode kind = ErrorCode::kDevice;
+  if (code == CUDA_ERROR_OUT_OF_MEMORY) {
+    kind = ErrorCode::kExhausted;
+  } else if (code == CUDA_ERROR_NOT_SUPPORTED) {
+    kind = ErrorCode::kUnsupported;
+  }
+  return {.code = kind, .message = fmt::format("{} failed: {}", call, name)};
 }
 
 CUmemAllocationProp granule_of(std::int32_t device) noexcept {

@@ -28,7 +28,8 @@ struct DriverApi {
   /// Looks all of them up. @return `kUnsupported` when one is missing
   [[nodiscard]] static Result<DriverApi> load();
 
-  /// A failed call of the driver. Out of memory is `kExhausted`, all else is `kDevice`.
+  /// A failed call of the driver. Out of memory is `kExhausted`, what the device does not have is
+  /// `kUnsupported`, all else is `kDevice`.
   [[nodiscard]] Error error(std::string_view call, CUresult code) const;
 };
 

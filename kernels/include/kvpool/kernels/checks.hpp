@@ -11,7 +11,7 @@
 namespace kvpool::kernels {
 
 /// Whether kernels can run this attention: shapes, types, alignment of addresses and strides to 16
-/// bytes, windows, scales, null pointers, workspace.
+/// bytes, rows that overlap, distances beyond 64 bits, windows, scales, null pointers, workspace.
 /// @return `kInvalidArgument` with the field as key, `kUnsupported` for what no kernel is compiled
 ///   for
 [[nodiscard]] Result<void> check(const AttentionParams& params);

@@ -33,7 +33,8 @@ using CaptureQuery = std::function<Result<bool>()>;
 
 /// Scratch memory that kernels of one stream share. It is sized for the largest shape before
 /// streams are captured: a captured launch keeps the address, so from the first use inside a
-/// capture on the workspace neither grows nor moves. Move-only; not synchronised.
+/// capture on the workspace neither grows nor moves, unless it was empty then. Move-only; not
+/// synchronised.
 ///
 /// On a GPU, `stream_workspace` of `<kvpool/kernels/workspace_cuda.hpp>` makes one that asks its
 /// stream.
