@@ -107,27 +107,30 @@ struct Tally {
   return text;
 }
 
-void report_case(const CaseOutcome& outcome, Report& report) {
+/// One line, whatever its length, so that tools can read it.
+[[nodiscard]] std::string case_line(const CaseOutcome& outcome) {
   const std::string name = outcome.id.empty() ? fmt::format("line {}", outcome.line) : outcome.id;
+  std::string line;
   if (outcome.error.has_value()) {
-    report.line(fmt::format("ERROR {}: {}", name, to_string(*outcome.error)), 0, 6, Emphasis::kBad);
+    line = fmt::format("ERROR {}: {}", name, to_string(*outcome.error));
   } else if (outcome.holds()) {
-    report.line(fmt::format("ok    {}", name), 0, 6);
+    line = fmt::format("ok    {}", name);
   } else {
-    report.line(fmt::format("FAIL  {}: {}", name, failures_text(outcome)), 0, 6, Emphasis::kBad);
+    line = fmt::format("FAIL  {}: {}", name, failures_text(outcome));
   }
+  return printable(line) + "\n";
 }
 
-void report_summary(const Tally& tally, Report& report) {
-  const std::int64_t all = tally.ok + tally.failed + tally.errors;
-  std::string text = fmt::format("{}: {} ok", counted(all, "case"), tally.ok);
+[[nodiscard]] std::string summary_of(const Tally& tally) {
+  std::string text =
+      fmt::format("{}: {} ok", counted(tally.ok + tally.failed + tally.errors, "case"), tally.ok);
   if (tally.failed > 0) {
     text += fmt::format(", {} FAIL", tally.failed);
   }
   if (tally.errors > 0) {
     text += fmt::format(", {} not understood", tally.errors);
   }
-  report.line(text, 0, 2, tally.ok == all ? Emphasis::kGood : Emphasis::kBad);
+  return text;
 }
 
 [[nodiscard]] std::string document_of(const std::vector<CaseOutcome>& cases, const Tally& tally) {
@@ -192,13 +195,15 @@ ExitCode run_check(const Options& options) {
   if (options.flag(OptionId::kJson)) {
     print(document_of(cases, tally));
   } else {
-    Report report{use_colour()};
+    std::string text;
     for (const CaseOutcome& outcome : cases) {
-      report_case(outcome, report);
+      text += case_line(outcome);
     }
-    report.blank();
-    report_summary(tally, report);
-    print(report.text());
+    Report summary{use_colour()};
+    summary.blank();
+    summary.line(summary_of(tally), 0, 2,
+                 tally.exit() == ExitCode::kFits ? Emphasis::kGood : Emphasis::kBad);
+    print(text + summary.text());
   }
   return tally.exit();
 }

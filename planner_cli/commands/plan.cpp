@@ -4,6 +4,7 @@
 #include <kvpool/plan/planner.hpp>
 
 #include "commands/commands.hpp"
+#include "commands/engines.hpp"
 #include "commands/plan_report.hpp"
 #include "commands/verify_on_gpu.hpp"
 #include "output/terminal.hpp"
@@ -26,6 +27,9 @@ namespace {
 
 ExitCode run_plan(const Options& options) {
   const Deployment deployment = read_deployment(options);
+  if (options.flag(OptionId::kCompareEngines) || asked_engine(options).has_value()) {
+    return run_engines(options, deployment);
+  }
   const Plan plan = value_or_fail(make_plan(deployment.request, deployment.registry));
   if (options.flag(OptionId::kJson)) {
     std::string document = io::plan_to_json(plan);

@@ -125,6 +125,12 @@ class Slicer {
                              .span = latent->span};
     }
     if (auto* attention = std::get_if<AttentionCache>(&cache)) {
+      if (attention->span.kind == SpanKind::kCross && !rules_.cross_attention) {
+        return setting_error("model",
+                             "how this engine sizes the cross attention of an encoder-decoder "
+                             "model is not understood",
+                             ErrorCode::kUnsupported);
+      }
       if (rules_.values_as_wide_as_keys) {
         attention->value_dim = attention->key_dim;
       }

@@ -81,6 +81,8 @@ struct SliceRules {
   std::optional<MlaMode> mla{};
   /// Indexer keys are kept.
   bool indexers = true;
+  /// Cross attention is understood (vLLM only).
+  bool cross_attention = false;
 };
 
 /// The format of a deployment's cache: the stated one, else the checkpoint's, else the weights'.

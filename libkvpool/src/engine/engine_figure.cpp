@@ -119,7 +119,7 @@ std::int64_t scaled_digits(std::string_view printed) noexcept {
 
 /// True if some size that prints as `printed` lies in the range. Everything is compared as whole
 /// numbers: sizes times 2 x 10^decimals x scale.
-bool reaches(const SizeRange& range, std::string_view printed, std::int64_t unit,
+bool reaches(const PrintedRange& range, std::string_view printed, std::int64_t unit,
              FigureRounding rounding) {
   std::int64_t power = 1;
   for (std::size_t i = 0; i < decimals_of(printed); ++i) {
@@ -186,14 +186,14 @@ std::string figure_text(const EngineFigure& figure, std::string_view printed,
                ? fmt::format("{}", size->count())
                : decimal_text(static_cast<double>(size->count()) / unit, decimals, rounding);
   }
-  const SizeRange& range = std::get<SizeRange>(figure.value);
+  const PrintedRange& range = std::get<PrintedRange>(figure.value);
   const double scale = static_cast<double>(range.scale_ppm) / 1e6;
   return decimal_text(static_cast<double>(range.low) / scale / unit, decimals, rounding);
 }
 
 bool agrees(const EngineFigure& predicted, const ExpectedFigure& expected,
             FigureRounding rounding) {
-  if (const auto* range = std::get_if<SizeRange>(&predicted.value)) {
+  if (const auto* range = std::get_if<PrintedRange>(&predicted.value)) {
     return reaches(*range, expected.printed, unit_bytes(expected.key), rounding);
   }
   return figure_text(predicted, expected.printed, rounding) == expected.printed;

@@ -141,6 +141,7 @@ Result<Bytes> bytes_needed(const ModelConfig& model, const EngineSettings& setti
   rules.value_format = rules.key_format;
   rules.state_dtype = settings.state_dtype;
   rules.conv_state_dtype = settings.conv_state_dtype;
+  rules.cross_attention = true;
   const Result<std::vector<detail::CacheSlice>> slices = detail::model_slices(model, rules);
   if (!slices) {
     return slices.error();

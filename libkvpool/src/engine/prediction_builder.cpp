@@ -22,10 +22,10 @@ void PredictionBuilder::size(FigureKey key, CheckedInt bytes) {
 void PredictionBuilder::range(FigureKey key, CheckedInt low, CheckedInt high,
                               std::int64_t scale_ppm, bool holds_low) {
   out_.figures.push_back({.key = key,
-                          .value = SizeRange{.low = narrow(low),
-                                             .high = narrow(high),
-                                             .scale_ppm = scale_ppm,
-                                             .holds_low = holds_low}});
+                          .value = PrintedRange{.low = narrow(low),
+                                                .high = narrow(high),
+                                                .scale_ppm = scale_ppm,
+                                                .holds_low = holds_low}});
 }
 
 void PredictionBuilder::request_line(std::string_view name, CheckedInt bytes, std::string reason) {

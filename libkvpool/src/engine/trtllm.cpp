@@ -372,7 +372,8 @@ class TrtllmProfile {
     }
     out_.count(FigureKey::kKvTokens, tokens);
     out_.group({.what = "attention layers",
-                .layers = static_cast<std::int64_t>(slices_.size()),
+                .layers = std::ranges::count_if(
+                    slices_, [](const CacheSlice& slice) { return !slice.is_state(); }),
                 .tokens_per_block = Tokens{page_}});
     const CheckedInt pool = tokens * token_bytes_;
     CheckedInt draft{0};

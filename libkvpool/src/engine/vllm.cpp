@@ -76,6 +76,7 @@ class VllmProfile {
     rules.state_dtype = set_.state_dtype;
     rules.conv_state_dtype = set_.conv_state_dtype;
     rules.windows_in_full = !set_.hybrid_kv_manager;
+    rules.cross_attention = true;
     Result<std::vector<CacheSlice>> target = model_slices(request_.target, rules);
     if (!target) {
       return std::move(target).error();

@@ -17,7 +17,7 @@ namespace kvpool::io {
 namespace detail {
 namespace {
 
-constexpr std::array<std::string_view, 33> kNames{"tp",
+constexpr std::array<std::string_view, 35> kNames{"tp",
                                                   "pp",
                                                   "dp",
                                                   "dcp",
@@ -39,6 +39,8 @@ constexpr std::array<std::string_view, 33> kNames{"tp",
                                                   "max_running_requests",
                                                   "swa_full_ratio",
                                                   "mamba_full_ratio",
+                                                  "mem_fraction_static",
+                                                  "cuda_graph_max_bs",
                                                   "free_gpu_memory_fraction",
                                                   "block_manager",
                                                   "max_attention_window",
@@ -157,11 +159,30 @@ void read_vllm(const JsonReader& object, EngineSettings& s) {
   take_count(object, "group_padding_limit", s.group_padding_limit);
 }
 
+/// A share of memory in millionths.
+std::optional<std::int64_t> share(const JsonReader& object, std::string_view key) {
+  constexpr double kMillion = 1e6;
+  const auto value = number(object, key);
+  if (!value.has_value()) {
+    return std::nullopt;
+  }
+  const std::int64_t ppm = std::llround(*value * kMillion);
+  if (ppm < 1 || *value > 1) {
+    object.invalid(object.dotted(key), object.find(key)->shortened(),
+                   "must be above 0 and at most 1");
+  }
+  return ppm;
+}
+
 void read_sglang(const JsonReader& object, EngineSettings& s) {
   take_flag(object, "dp_attention", s.dp_attention);
   take_count(object, "max_state_slots", s.max_state_slots);
   take_count(object, "max_running_requests", s.max_running_requests);
   s.swa_full_ratio = number(object, "swa_full_ratio").value_or(s.swa_full_ratio);
+  if (const auto fraction = share(object, "mem_fraction_static")) {
+    s.mem_fraction_ppm = *fraction;
+  }
+  take_count(object, "cuda_graph_max_bs", s.cuda_graph_max_bs);
   s.mamba_full_ratio = number(object, "mamba_full_ratio").value_or(s.mamba_full_ratio);
 }
 
@@ -170,15 +191,7 @@ void read_trtllm(const JsonReader& object, EngineSettings& s) {
       Choice<BlockManagerKind>{"cpp", BlockManagerKind::kCpp},
       Choice<BlockManagerKind>{"python_v1", BlockManagerKind::kPythonV1},
       Choice<BlockManagerKind>{"python_v2", BlockManagerKind::kPythonV2}};
-  constexpr double kMillion = 1e6;
-  if (const auto share = number(object, "free_gpu_memory_fraction")) {
-    s.free_fraction_ppm = std::llround(*share * kMillion);
-    if (s.free_fraction_ppm < 1 || *share > 1) {
-      object.invalid(object.dotted("free_gpu_memory_fraction"),
-                     object.find("free_gpu_memory_fraction")->shortened(),
-                     "must be above 0 and at most 1");
-    }
-  }
+  s.free_fraction_ppm = share(object, "free_gpu_memory_fraction").value_or(s.free_fraction_ppm);
   if (const auto manager = choice(object, "block_manager", kManagers)) {
     s.block_manager = *manager;
   }

@@ -79,7 +79,7 @@ enum class FigureUnit {
 
 /// Memory sizes between which a printed one must lie: `low / scale` to `high / scale` bytes. Where
 /// an engine prints memory that is not the pool itself.
-struct SizeRange {
+struct PrintedRange {
   /// Lower end, in bytes times `scale`.
   std::int64_t low = 0;
   /// Upper end, in bytes times `scale`.
@@ -90,7 +90,7 @@ struct SizeRange {
   bool holds_low = true;
 
   /// Field by field.
-  friend bool operator==(const SizeRange&, const SizeRange&) = default;
+  friend bool operator==(const PrintedRange&, const PrintedRange&) = default;
 };
 
 /// A predicted figure: a whole number, a decimal one, a size, or a range of sizes.
@@ -98,7 +98,7 @@ struct EngineFigure {
   /// Which.
   FigureKey key = FigureKey::kNumBlocks;
   /// How much.
-  std::variant<std::int64_t, double, Bytes, SizeRange> value{};
+  std::variant<std::int64_t, double, Bytes, PrintedRange> value{};
 
   /// Field by field.
   friend bool operator==(const EngineFigure&, const EngineFigure&) = default;

@@ -102,6 +102,10 @@ struct EngineSettings {
   std::optional<std::int64_t> max_running_requests{};
   /// SGLang: tokens of the sliding layers / tokens of the full layers.
   double swa_full_ratio = 0.8;
+  /// SGLang: share of the memory for weights and cache, in millionths; computed without it.
+  std::optional<std::int64_t> mem_fraction_ppm{};
+  /// SGLang: largest batch of its CUDA graphs, for the computed share.
+  std::int64_t cuda_graph_max_bs = 512;
   /// SGLang: states / KV where the budget is divided between them.
   double mamba_full_ratio = 0.9;
   /// TensorRT-LLM: share of the free memory that becomes cache, in millionths.
