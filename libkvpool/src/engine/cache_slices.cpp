@@ -40,32 +40,49 @@ Result<CheckedInt> row_bytes(const PlaneGeometry& plane, const EngineFormat& for
                              ErrorCode::kUnsupported);
       }
       return floor_div(elements, kBlockElements) * format.block_bytes;
-    case RowRule::kTurboquant: break;  // K and V of a head are rounded together
+    case RowRule::kTurboquant: break;  // `add_rows`: K and V of a head are rounded together
   }
   return heads * plane.row_bytes.count();
 }
 
-Result<void> add_rows(const PageGeometry& page, const SliceRules& rules, CacheSlice& slice) {
-  CheckedInt key{0};
-  CheckedInt value{0};
-  for (const PlaneGeometry& plane : page.planes) {
-    const bool of_value = is_value_plane(plane.kind);
-    const bool fixed = plane.kind == PlaneKind::kIndexer || plane.kind == PlaneKind::kIndexerScales;
-    const EngineFormat carrier{};
-    Result<CheckedInt> bytes =
-        row_bytes(plane, fixed ? carrier : (of_value ? rules.value_format : rules.key_format));
-    if (!bytes) {
-      return std::move(bytes).error();
+/// Bytes of a token on one side of a cache (K and everything without V, or V), laid out by
+/// `PageGeometry` in the format's carrier.
+Result<CheckedInt> side_bytes(LayerGeometry part, const EngineFormat& format, bool values) {
+  const bool fixed = part.kind == CacheKind::kIndexer;  // one format whatever the cache's is
+  part.dtype = fixed ? part.dtype : format.carrier;
+  const Result<PageGeometry> page =
+      page_geometry({.span = part.span, .layers = {part}}, kMeasuringPage, {});
+  if (!page) {
+    return page.error();
+  }
+  CheckedInt sum{0};
+  for (const PlaneGeometry& plane : page->planes) {
+    if (is_value_plane(plane.kind) != values) {
+      continue;
     }
-    (of_value ? value : key) += *bytes;
+    Result<CheckedInt> bytes = row_bytes(plane, fixed ? EngineFormat{} : format);
+    if (!bytes) {
+      return bytes;
+    }
+    sum += *bytes;
   }
-  if (rules.key_format.rule == RowRule::kTurboquant) {
+  return sum;
+}
+
+Result<void> add_rows(const LayerGeometry& part, const SliceRules& rules, CacheSlice& slice) {
+  if (rules.key_format.rule == RowRule::kTurboquant && part.kind == CacheKind::kKeyValue) {
     const PairBytes pair = turboquant_pair(rules.key_format, slice.key_dim, slice.value_dim);
-    key = CheckedInt{pair.key.count()} * slice.heads;
-    value = CheckedInt{pair.value.count()} * slice.heads;
+    slice.key_bytes = (CheckedInt{pair.key.count()} * slice.heads).saturated();
+    slice.value_bytes = (CheckedInt{pair.value.count()} * slice.heads).saturated();
+    return {};
   }
-  slice.key_bytes = key.saturated();
-  slice.value_bytes = value.saturated();
+  const Result<CheckedInt> key = side_bytes(part, rules.key_format, false);
+  const Result<CheckedInt> value = side_bytes(part, rules.value_format, true);
+  if (!key || !value) {
+    return key ? value.error() : key.error();
+  }
+  slice.key_bytes = key->saturated();
+  slice.value_bytes = value->saturated();
   return {};
 }
 
@@ -167,12 +184,11 @@ class Slicer {
       slices_.push_back(slice);
       return {};
     }
-    const LayerGroup group{.span = part.span, .layers = {part}};
-    const Result<PageGeometry> page = page_geometry(group, kMeasuringPage, {});
-    if (!page) {
-      return page.error();
+    if (rules_.key_format.rule == RowRule::kTurboquant && part.kind == CacheKind::kLatent) {
+      return setting_error("kv_dtype", "packed formats keep keys and values, not MLA records",
+                           ErrorCode::kUnsupported);
     }
-    if (auto added = add_rows(*page, rules_, slice); !added) {
+    if (auto added = add_rows(part, rules_, slice); !added) {
       return std::move(added).error();
     }
     if (part.kind == CacheKind::kLatent && rules_.mla == MlaMode::kLatentAndCopy) {

@@ -33,6 +33,18 @@ TEST_CASE("streams of cells", "[engine]") {
   CHECK(figure(predicted(request), FigureKey::kKMib) == 8'192 * 32 * 2'048);
 }
 
+TEST_CASE("K and V each have their own type", "[engine]") {
+  EngineRequest request = ask(model_of({attention(1, 8, 128)}), 1);
+  request.settings.k_format = test::format_of(Engine::kLlamacpp, "f32");
+  CHECK(figure(predicted(request), FigureKey::kKMib) == 4'096);
+  CHECK(figure(predicted(request), FigureKey::kVMib) == 2'048);
+  request.settings.k_format = test::format_of(Engine::kLlamacpp, "q8_0");
+  request.settings.v_format = test::format_of(Engine::kLlamacpp, "f32");
+  CHECK(figure(predicted(request), FigureKey::kKMib) == 32 * 34);
+  CHECK(figure(predicted(request), FigureKey::kVMib) == 4'096);
+  CHECK(figure(predicted(request), FigureKey::kKvMib) == 32 * 34 + 4'096);
+}
+
 TEST_CASE("the ring of sliding layers", "[engine]") {
   const ModelConfig model = model_of({attention(12, 8, 64, 128), attention(12, 8, 64)});
   EngineRequest request = ask(model, 131'072);
