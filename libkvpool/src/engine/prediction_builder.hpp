@@ -13,6 +13,13 @@
 
 namespace kvpool::detail {
 
+/// A count that an engine reckons in double precision, cut to a whole number; the nearest end of
+/// the 64-bit range beyond it. @pre `value` is not negative
+[[nodiscard]] constexpr std::int64_t whole_count(double value) noexcept {
+  constexpr double kEnd = 9223372036854774784.0;  // the largest double below 2^63
+  return value < kEnd ? static_cast<std::int64_t>(value) : static_cast<std::int64_t>(kEnd);
+}
+
 /// Collects a prediction. Sizes that do not fit into 64 bits are remembered and asked for once, at
 /// the end.
 class PredictionBuilder {

@@ -178,7 +178,7 @@ class SglangProfile {
       }
       if (!state_slots_.has_value()) {
         const double share = set_.mamba_full_ratio / (1.0 + set_.mamba_full_ratio);
-        state_slots_ = static_cast<std::int64_t>(static_cast<double>(budget) * share) / slot;
+        state_slots_ = whole_count(static_cast<double>(budget) * share) / slot;
         out_.rule("mamba_full_memory_ratio", fmt::format("{}", set_.mamba_full_ratio),
                   fmt::format("the share r / (1 + r) of the budget goes to {} slots of state",
                               *state_slots_));
@@ -189,8 +189,7 @@ class SglangProfile {
     if (rest < 0 || cell <= 0) {
       return setting_error("given.kv_budget_bytes", "the recurrent states alone exceed the budget");
     }
-    const auto tokens = static_cast<std::int64_t>(static_cast<double>(rest) / cell);
-    return std::optional{tokens / page_ * page_};
+    return std::optional{whole_count(static_cast<double>(rest) / cell) / page_ * page_};
   }
 
   void print_pool(std::int64_t tokens) {
@@ -213,9 +212,8 @@ class SglangProfile {
                 .layers = full_.layers,
                 .tokens_per_block = Tokens{page_}});
     if (sliding_.layers > 0) {
-      const auto ratio =
-          static_cast<std::int64_t>(std::floor(static_cast<double>(tokens) * set_.swa_full_ratio));
-      const std::int64_t swa_tokens = ratio / page_ * page_;
+      const std::int64_t share = whole_count(static_cast<double>(tokens) * set_.swa_full_ratio);
+      const std::int64_t swa_tokens = share / page_ * page_;
       const CheckedInt swa_slots = CheckedInt{swa_tokens} + page_;
       out_.count(FigureKey::kSwaTokens, swa_tokens);
       out_.size(FigureKey::kSwaKGib, swa_slots * sliding_.key);

@@ -11,7 +11,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <functional>
 #include <optional>
 #include <utility>
@@ -318,7 +317,7 @@ class VllmProfile {
                                                    std::int64_t length) const {
     // In this order and in double precision, as the engine does it.
     const double requests = static_cast<double>(blocks) / static_cast<double>(per_request);
-    return static_cast<std::int64_t>(std::trunc(requests * static_cast<double>(length)));
+    return whole_count(requests * static_cast<double>(length));
   }
 
   /// What the engine prints for a number of blocks; nothing where the report needs a length.

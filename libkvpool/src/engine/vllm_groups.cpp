@@ -138,7 +138,12 @@ Result<VllmBlock> vllm_block(std::span<const CacheSlice> target, std::int64_t as
 Result<VllmLayout> vllm_layout(std::span<const CacheSlice> slices, const EngineRequest& request,
                                const VllmBlock& block, std::int64_t draft_columns) {
   VllmLayout layout;
-  if (slices.empty()) {
+  const bool keeps_something = std::ranges::any_of(slices, [&](const CacheSlice& slice) {
+    const CheckedInt bytes =
+        slice.is_state() ? slice.state_bytes(draft_columns) : slice.token_bytes();
+    return bytes.saturated() > 0;
+  });
+  if (!keeps_something) {
     return setting_error("model", "no layer keeps a cache", ErrorCode::kUnsupported);
   }
   Stages stages{request.settings.pp};

@@ -121,7 +121,7 @@ std::optional<double> number(const JsonReader& object, std::string_view key) {
 
 std::optional<EngineFormat> format(const JsonReader& object, std::string_view key, Engine engine) {
   const auto text = object.text(key);
-  if (!text.has_value()) {
+  if (!text.has_value() || *text == "auto") {
     return std::nullopt;
   }
   auto parsed = parse_engine_format(engine, *text);

@@ -446,6 +446,30 @@ TEST_CASE("settings outside their range are refused by name", "[engine]") {
         }) == "drafter.num_layers");
 }
 
+TEST_CASE("a state without bytes is no cache", "[engine]") {
+  // A short convolution of kernel 1 keeps no column and has no matrix.
+  const StateCache empty{.family = StateFamily::kShortConv, .conv_channels = 64, .conv_kernel = 1};
+  const EngineRequest request =
+      ask(test::uniform_model(3, {empty}), GivenKind::kKvBudgetBytes, kGiB);
+  CHECK(test::complaint(request) == "model");
+}
+
+TEST_CASE("numbers beyond 64 bits in double precision stay at the end", "[engine]") {
+  EngineRequest request =
+      ask(model_of({attention(1, 1, 1)}), GivenKind::kKvBudgetBytes, std::int64_t{1} << 60);
+  request.settings.max_model_len = Tokens{1};
+  CHECK(figure(predicted(request), FigureKey::kKvTokens) == std::int64_t{1} << 54);
+  request.settings.tokens_per_block = Tokens{1};
+  request.given = {GivenKind::kNumBlocks, std::int64_t{1} << 40};
+  request.settings.max_model_len = Tokens{std::int64_t{1} << 40};
+  CHECK(figure(predicted(request), FigureKey::kKvTokens) == std::int64_t{1} << 40);
+  EngineRequest wide =
+      question(Engine::kSglang, model_of({attention(1, 1, 1), attention(1, 1, 1, 8)}),
+               GivenKind::kKvTokens, std::int64_t{1} << 40);
+  wide.settings.swa_full_ratio = 1e6;
+  CHECK(figure(predicted(wide), FigureKey::kSwaTokens) == (std::int64_t{1} << 40) * 1'000'000);
+}
+
 TEST_CASE("a pool beyond 64 bits is an error, not a wrong number", "[engine]") {
   EngineRequest request = ask(model_of({attention(1'000, 65'536, 1'048'576)}),
                               GivenKind::kNumBlocks, std::int64_t{1} << 40);
