@@ -9,6 +9,7 @@
 #include "commands/plan_report.hpp"
 #include "output/terminal.hpp"
 
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -32,6 +33,28 @@ namespace {
 }
 
 }  // namespace
+
+bool asks_for_engines(const Options& options) {
+  const bool compare = options.flag(OptionId::kCompareEngines);
+  const std::optional<Engine> engine = asked_engine(options);
+  if (compare && engine.has_value()) {
+    throw usage_failure("--engine and --compare-engines exclude each other");
+  }
+  if (!compare && !engine.has_value()) {
+    if (const GivenValue* option = options.find(OptionId::kEngineOption); option != nullptr) {
+      option->fail(option_spec(OptionId::kEngineOption),
+                   "is for other engines: give --engine or --compare-engines");
+    }
+    return false;
+  }
+  const GivenValue* share = options.find(OptionId::kGpuMemoryUtilization);
+  if (!compare && engine != Engine::kVllm && share != nullptr) {
+    share->fail(option_spec(OptionId::kGpuMemoryUtilization),
+                "is vLLM's share of the total; SGLang has --engine-option mem_fraction_static=..., "
+                "TensorRT-LLM --engine-option free_gpu_memory_fraction=..., llama.cpp none");
+  }
+  return true;
+}
 
 ExitCode run_engines(const Options& options, const Deployment& deployment) {
   if (options.flag(OptionId::kCompareEngines)) {

@@ -8,6 +8,10 @@
 
 namespace kvpool::cli {
 
+/// True if the command line asks for other engines' arithmetic. Throws a usage `Failure` for
+/// options that exclude each other, or that no engine would read.
+[[nodiscard]] bool asks_for_engines(const Options& options);
+
 /// `kvplan plan --engine NAME` and `--compare-engines`: one deployment through the arithmetic of
 /// other engines.
 [[nodiscard]] ExitCode run_engines(const Options& options, const Deployment& deployment);

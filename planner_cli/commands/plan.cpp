@@ -26,8 +26,9 @@ namespace {
 }  // namespace
 
 ExitCode run_plan(const Options& options) {
+  const bool engines = asks_for_engines(options);
   const Deployment deployment = read_deployment(options);
-  if (options.flag(OptionId::kCompareEngines) || asked_engine(options).has_value()) {
+  if (engines) {
     return run_engines(options, deployment);
   }
   const Plan plan = value_or_fail(make_plan(deployment.request, deployment.registry));

@@ -125,6 +125,16 @@ class Engines(KvplanCase):
         self.assertIn("mem_fraction_static", outcome.out)
         self.assertLessEqual(max(map(len, outcome.out.splitlines())), 120)
 
+    def test_options_that_nobody_would_read_are_refused(self):
+        base = ("plan", LLAMA, "--gpu", "h200")
+        self.assert_usage(self.kvplan(*base, "--engine-option", "token_report=blocks"),
+                          "give --engine or --compare-engines")
+        self.assert_usage(self.kvplan(*base, "--engine", "vllm", "--compare-engines"),
+                          "exclude each other")
+        for name in ("sglang", "trtllm", "llamacpp"):
+            self.assert_usage(self.kvplan(*base, "--engine", name, "--gpu-memory-utilization",
+                                          "0.9"), "mem_fraction_static")
+
     def test_unknown_engines_are_refused(self):
         outcome = self.kvplan("plan", LLAMA, "--gpu", "h200", "--engine", "ollama")
         self.assertEqual((outcome.code, outcome.out), (3, ""))
