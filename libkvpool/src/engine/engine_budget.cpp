@@ -126,7 +126,7 @@ std::int64_t sglang_reserved_mib(const Parallelism& parallelism, Bytes total, To
                                  std::int64_t graph_max_batch) {
   constexpr std::int64_t kBase = 512;
   constexpr std::int64_t kPerRanks = 1024 / 8;
-  constexpr std::int64_t kDpReserve = 10 * 1024;
+  constexpr std::int64_t kDpReserve = 10'240;
   constexpr std::int64_t kLargeGpu = 60 * kGib;
   const CheckedInt reserved = CheckedInt{kBase} +
                               ceil_div(CheckedInt{prefill_chunk.count()} * 3, 2) +

@@ -186,7 +186,7 @@ std::string figure_text(const EngineFigure& figure, std::string_view printed,
                ? fmt::format("{}", size->count())
                : decimal_text(static_cast<double>(size->count()) / unit, decimals, rounding);
   }
-  const PrintedRange& range = std::get<PrintedRange>(figure.value);
+  const auto& range = std::get<PrintedRange>(figure.value);
   const double scale = static_cast<double>(range.scale_ppm) / 1e6;
   return decimal_text(static_cast<double>(range.low) / scale / unit, decimals, rounding);
 }

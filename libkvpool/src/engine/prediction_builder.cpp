@@ -61,7 +61,7 @@ Result<EnginePrediction> PredictionBuilder::take() && {
                  .message = "a size of the prediction does not fit into 64 bits",
                  .key = "given"};
   }
-  std::ranges::stable_sort(out_.figures, {}, &EngineFigure::key);
+  std::ranges::sort(out_.figures, {}, &EngineFigure::key);  // each key once
   return std::move(out_);
 }
 

@@ -180,7 +180,7 @@ void read_sglang(const JsonReader& object, EngineSettings& s) {
   take_count(object, "max_running_requests", s.max_running_requests);
   s.swa_full_ratio = number(object, "swa_full_ratio").value_or(s.swa_full_ratio);
   if (const auto fraction = share(object, "mem_fraction_static")) {
-    s.mem_fraction_ppm = *fraction;
+    s.mem_fraction_ppm = fraction;
   }
   take_count(object, "cuda_graph_max_bs", s.cuda_graph_max_bs);
   s.mamba_full_ratio = number(object, "mamba_full_ratio").value_or(s.mamba_full_ratio);
@@ -193,7 +193,7 @@ void read_trtllm(const JsonReader& object, EngineSettings& s) {
       Choice<BlockManagerKind>{"python_v2", BlockManagerKind::kPythonV2}};
   s.free_fraction_ppm = share(object, "free_gpu_memory_fraction").value_or(s.free_fraction_ppm);
   if (const auto manager = choice(object, "block_manager", kManagers)) {
-    s.block_manager = *manager;
+    s.block_manager = manager;
   }
   if (const auto windows = object.integers("max_attention_window", kAnyWindow)) {
     s.max_attention_window.clear();
@@ -216,7 +216,7 @@ void read_llama(const JsonReader& object, Engine engine, EngineSettings& s) {
   take_count(object, "n_ubatch", s.n_ubatch);
   take_count(object, "rollback_states", s.rollback_states);
   if (const auto mode = choice(object, "mla_mode", kModes)) {
-    s.mla_mode = *mode;
+    s.mla_mode = mode;
   }
   take_count(object, "swa_cell_multiple", s.swa_cell_multiple);
 }
@@ -239,10 +239,10 @@ void read_settings(const JsonReader& object, Engine engine, EngineSettings& s) {
   take_tokens(object, "max_model_len", s.max_model_len);
   take_count(object, "max_num_seqs", s.max_num_seqs);
   if (const auto state = state_type(object, "state_dtype")) {
-    s.state_dtype = *state;
+    s.state_dtype = state;
   }
   if (const auto state = state_type(object, "conv_state_dtype")) {
-    s.conv_state_dtype = *state;
+    s.conv_state_dtype = state;
   }
   read_vllm(object, s);
   read_sglang(object, s);
