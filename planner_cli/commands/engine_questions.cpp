@@ -17,8 +17,10 @@ namespace {
 constexpr EngineVersion kConcurrencyReport{.major = 0, .minor = 20, .patch = 1};
 /// Release of TensorRT-LLM from which the Python managers are the default.
 constexpr EngineVersion kPythonManagers{.major = 1};
-/// TensorRT-LLM's default block.
+/// TensorRT-LLM's default block, that of FlashMLA on Hopper, and that of FP4 MLA.
 constexpr Tokens kTrtllmBlock{32};
+constexpr Tokens kFlashMlaBlock{64};
+constexpr Tokens kFp4MlaBlock{128};
 
 [[nodiscard]] bool is_llama(Engine engine) noexcept {
   return engine == Engine::kLlamacpp || engine == Engine::kIkLlamacpp;
@@ -58,6 +60,14 @@ void set_parallelism(Engine engine, const Parallelism& spread, EngineSettings& s
   } else {
     settings.tp = 1;
   }
+}
+
+[[nodiscard]] Tokens trtllm_block(const PlanRequest& request) {
+  if (request.kv_dtype == KvDtype::kFp4Mla) {
+    return kFp4MlaBlock;
+  }
+  const bool hopper = request.device.has_value() && request.device->architecture == "sm_90";
+  return hopper && has_latent_cache(request.target) ? kFlashMlaBlock : kTrtllmBlock;
 }
 
 void set_by_version(Engine engine, const std::optional<EngineVersion>& version,
@@ -119,7 +129,7 @@ void set_options(Engine engine, const Options& options, EngineSettings& settings
   }
   settings.tokens_per_block = request.tokens_per_block;
   if (engine == Engine::kTrtllm && !settings.tokens_per_block.has_value()) {
-    settings.tokens_per_block = kTrtllmBlock;
+    settings.tokens_per_block = trtllm_block(request);
   }
   settings.max_model_len = length;
   settings.max_num_batched_tokens = request.workload.max_batched_tokens;

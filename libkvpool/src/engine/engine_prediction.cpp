@@ -55,6 +55,7 @@ Result<void> check_settings(const EngineRequest& request) {
       Domain{"group_padding_limit", s.group_padding_limit, 100, kMostPaddingLimit},
       Domain{"max_state_slots", s.max_state_slots.value_or(0), 0, kMostSequences},
       Domain{"max_running_requests", s.max_running_requests.value_or(0), 0, kMostSequences},
+      Domain{"max_tokens", s.max_tokens.value_or(1), 1, kMostTokens},
       Domain{"free_gpu_memory_fraction", s.free_fraction_ppm, 1, kMillion},
       Domain{"n_seq_max", s.n_seq_max, 1, kMostSequences},
       Domain{"n_ubatch", s.n_ubatch, 0, kMostTokens},

@@ -189,7 +189,12 @@ class SglangProfile {
     if (rest < 0 || cell <= 0) {
       return setting_error("given.kv_budget_bytes", "the recurrent states alone exceed the budget");
     }
-    return std::optional{whole_count(static_cast<double>(rest) / cell) / page_ * page_};
+    std::int64_t tokens = whole_count(static_cast<double>(rest) / cell);
+    if (set_.max_tokens.has_value() && *set_.max_tokens < tokens) {
+      tokens = *set_.max_tokens;
+      out_.rule("max_tokens", fmt::format("{}", tokens), "less than the budget holds");
+    }
+    return std::optional{tokens / page_ * page_};
   }
 
   void print_pool(std::int64_t tokens) {

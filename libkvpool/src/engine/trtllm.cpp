@@ -24,6 +24,8 @@ namespace kvpool::detail {
 namespace {
 
 constexpr std::int64_t kMillion = 1'000'000;
+/// Share of its pool that the second Python manager fills before it stops resuming requests.
+constexpr std::int64_t kResumePercent = 95;
 /// Page of a private arena.
 constexpr Tokens kArenaPage{32};
 /// Page of the Eagle3 pool beside the 128-token blocks of MiniMax-M3's sparse attention.
@@ -124,6 +126,18 @@ class TrtllmProfile {
                                     : floor_div(all.token_bytes(), set_.dp_attention ? 1 : set_.tp);
   }
 
+  /// The 16-bit ring of the newest tokens that `fp4_mla` keeps per sequence and layer.
+  [[nodiscard]] CheckedInt tail_bytes(const CacheSlice& slice) const {
+    if (slice.kind != CacheKind::kLatent) {
+      return 0;
+    }
+    const std::int64_t rewind =
+        request_.drafter.has_value() ? request_.drafter->num_draft_tokens.value_or(0) : 0;
+    return latent_tail(cache_format(set_, request_.target).carrier, slice.key_dim, slice.value_dim,
+                       rewind)
+        .count();
+  }
+
   void keep_largest_stage(const std::vector<CacheSlice>& target) {
     const auto layers = static_cast<std::int64_t>(request_.target.layers.size());
     for (std::int64_t stage = 0; stage < set_.pp; ++stage) {
@@ -136,6 +150,7 @@ class TrtllmProfile {
           slices.push_back(slice);
           (slice.is_state() ? states : bytes) +=
               slice.is_state() ? slice.state_bytes() : slice.token_bytes();
+          states += tail_bytes(slice);
         }
       }
       if (stage == 0 || bytes.saturated() > token_bytes_.saturated()) {
@@ -251,9 +266,27 @@ class TrtllmProfile {
     CheckedInt draft{0};
   };
 
+  /// `max_tokens` in bytes, where it is less than the budget. V2 allows for the share of the pool
+  /// that it keeps free for requests that resume.
+  [[nodiscard]] CheckedInt capped(CheckedInt budget) {
+    if (!set_.max_tokens.has_value()) {
+      return budget;
+    }
+    const CheckedInt slope = has_draft_pool() ? target_charge_ + draft_bytes_ : pool_token_bytes();
+    CheckedInt bytes = slope * *set_.max_tokens;
+    if (manager_ == BlockManagerKind::kPythonV2) {
+      bytes = ceil_div(bytes * 100, kResumePercent);
+    }
+    if (min(bytes, budget).saturated() == budget.saturated()) {
+      return budget;
+    }
+    out_.rule("max_tokens", fmt::format("{}", *set_.max_tokens), "less than the budget holds");
+    return bytes;
+  }
+
   /// Blocks of both pools from a budget.
   Result<Blocks> blocks_of_budget(std::int64_t budget) {
-    CheckedInt rest = CheckedInt{budget} - fixed_states();
+    const CheckedInt rest = capped(CheckedInt{budget} - fixed_states());
     const CheckedInt unit = pool_token_bytes() * block_tokens();
     if (unit.saturated() <= 0) {
       return setting_error("model", "no layer attends", ErrorCode::kUnsupported);
@@ -451,7 +484,7 @@ class TrtllmProfile {
     out_.pool_line("pool", CheckedInt{0} - pool, "blocks of the target");
     out_.pool_line("draft_pool", CheckedInt{0} - draft, "blocks or layers of the drafter");
     out_.pool_line("states", CheckedInt{0} - fixed_states(),
-                   "one state per running sequence and a dummy");
+                   "one state (or 16-bit tail) per running sequence and a dummy");
     out_.pool_line("block_rounding", taken - budget,
                    "blocks are rounded; positive where the pool exceeds the budget");
   }

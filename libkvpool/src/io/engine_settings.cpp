@@ -17,7 +17,7 @@ namespace kvpool::io {
 namespace detail {
 namespace {
 
-constexpr std::array<std::string_view, 35> kNames{"tp",
+constexpr std::array<std::string_view, 36> kNames{"tp",
                                                   "pp",
                                                   "dp",
                                                   "dcp",
@@ -41,6 +41,7 @@ constexpr std::array<std::string_view, 35> kNames{"tp",
                                                   "mamba_full_ratio",
                                                   "mem_fraction_static",
                                                   "cuda_graph_max_bs",
+                                                  "max_tokens",
                                                   "free_gpu_memory_fraction",
                                                   "block_manager",
                                                   "max_attention_window",
@@ -183,6 +184,7 @@ void read_sglang(const JsonReader& object, EngineSettings& s) {
     s.mem_fraction_ppm = fraction;
   }
   take_count(object, "cuda_graph_max_bs", s.cuda_graph_max_bs);
+  take_count(object, "max_tokens", s.max_tokens);
   s.mamba_full_ratio = number(object, "mamba_full_ratio").value_or(s.mamba_full_ratio);
 }
 

@@ -83,6 +83,7 @@ TEST_CASE("the ends of a range count on one side only", "[engine]") {
   CHECK_FALSE(prints(range(half - 1, half), "11"));
   // With the upper end in: (low, high].
   CHECK(prints(range(half - 1, half, false), "10"));
+  CHECK_FALSE(prints(range(half - 1, half, false), "11"));  // the half goes to the even digit
   CHECK_FALSE(prints(range(half, half + 1, false), "10"));
   CHECK(prints(range(half, half + 1, false), "11"));
   // Decimals cut off: 10.99... prints as 10, 11 does not.

@@ -245,6 +245,39 @@ TEST_CASE("states of running sequences come off the budget", "[engine]") {
   CHECK(test::complaint(request) == "given.kv_budget_bytes");
 }
 
+TEST_CASE("max_tokens caps what a budget holds", "[engine]") {
+  // 10,240 B a token, 655,360 a block; the budget holds 100 blocks.
+  EngineRequest request =
+      ask(model_of({attention(10, 2, 128)}), GivenKind::kKvBudgetBytes, 65'536'000);
+  request.settings.max_tokens = 1'000;
+  const auto blocks = [&request](BlockManagerKind manager) {
+    request.settings.block_manager = manager;
+    return figure(predicted(request), FigureKey::kNumBlocks);
+  };
+  CHECK(blocks(BlockManagerKind::kCpp) == 16);
+  CHECK(blocks(BlockManagerKind::kPythonV1) == 15);
+  // V2 allows for the 5 % that it keeps free: 10,240,000 / 0.95 = 10,778,948 B.
+  CHECK(blocks(BlockManagerKind::kPythonV2) == 16);
+  request.settings.max_tokens = 10'000;
+  CHECK(blocks(BlockManagerKind::kCpp) == 100);
+  request.engine = Engine::kSglang;
+  request.settings.tokens_per_block = Tokens{64};
+  request.settings.max_tokens = 1'000;
+  CHECK(figure(predicted(request), FigureKey::kKvTokens) == 960);
+}
+
+TEST_CASE("FP4 MLA keeps 392 bytes a token and a tail per sequence", "[engine]") {
+  EngineRequest request = ask(test::latent_model(61), GivenKind::kNumBlocks, 10);
+  request.settings.tokens_per_block = Tokens{128};
+  request.settings.kv_format = engine_format(KvDtype::kFp4Mla);
+  request.settings.max_num_seqs = 8;
+  request.drafter = EngineDrafter{.kind = DrafterKind::kNgram, .num_draft_tokens = 7};
+  const EnginePrediction prediction = predicted(request);
+  CHECK(figure(prediction, FigureKey::kPoolBytes) == 10 * 128 * 61 * 392);
+  // 16 + 7 tokens of 576 elements in 16 bit, for 8 sequences and a dummy.
+  CHECK(line(prediction.pool_account, "states") == -9 * 61 * 23 * 576 * 2);
+}
+
 TEST_CASE("what one request takes", "[engine]") {
   EngineRequest request = ask(model_of({attention(5, 2, 128), attention(5, 2, 128, 128)}),
                               GivenKind::kMaxModelLen, 1'000);

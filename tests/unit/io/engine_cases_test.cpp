@@ -113,7 +113,7 @@ TEST_CASE("every setting reaches its place", "[io]") {
     "max_concurrent_batches": 9, "max_num_seqs": 10, "hybrid_kv_manager": false,
     "encoder_budget_tokens": 11, "group_padding_limit": 125, "dp_attention": true,
     "max_state_slots": 12, "max_running_requests": 13, "swa_full_ratio": 0.5,
-    "mamba_full_ratio": 1, "mem_fraction_static": 0.8, "cuda_graph_max_bs": 14,
+    "mamba_full_ratio": 1, "mem_fraction_static": 0.8, "cuda_graph_max_bs": 14, "max_tokens": 18,
     "free_gpu_memory_fraction": 0.45, "block_manager": "python_v1",
     "max_attention_window": [128, -1], "k_dtype": "q8_0", "v_dtype": "q4_0", "n_seq_max": 15,
     "kv_unified": true, "n_ubatch": 16, "rollback_states": 17, "mla_mode": "latent",
@@ -133,7 +133,7 @@ TEST_CASE("every setting reaches its place", "[io]") {
   CHECK((s.encoder_budget_tokens == Tokens{11} && s.group_padding_limit == 125));
   CHECK((s.dp_attention && s.max_state_slots == 12 && s.max_running_requests == 13));
   CHECK((s.swa_full_ratio == 0.5 && s.mamba_full_ratio == 1.0));
-  CHECK((s.mem_fraction_ppm == 800'000 && s.cuda_graph_max_bs == 14));
+  CHECK((s.mem_fraction_ppm == 800'000 && s.cuda_graph_max_bs == 14 && s.max_tokens == 18));
   CHECK(s.free_fraction_ppm == 450'000);
   CHECK(s.block_manager == BlockManagerKind::kPythonV1);
   CHECK(s.max_attention_window == std::vector{Tokens{128}, Tokens{-1}});

@@ -16,45 +16,45 @@ namespace kvpool {
 /// Figures that engines print, or that follow from what they print. `docs/engines.md` says what
 /// each means.
 enum class FigureKey {
-  kNumBlocks,
-  kKvTokens,
-  kTokensPerBlock,
-  kMaxConcurrency,
-  kMaxLenThatFits,
-  kNeededGib,
-  kPoolGib,
-  kPoolBytes,
-  kBudgetGib,
-  kAvailableGib,
-  kAllocatedSlots,
-  kMlaGib,
-  kKGib,
-  kVGib,
-  kSwaTokens,
-  kSwaKGib,
-  kSwaVGib,
-  kDraftKGib,
-  kDraftVGib,
-  kStateConvGib,
-  kStateSsmGib,
-  kSpecStateSsmGib,
-  kSpecStateConvGib,
-  kStatePaddingPercent,
-  kPaddingLayers,
-  kPaddingLayersPercent,
-  kKMib,
-  kVMib,
-  kKvMib,
-  kSwaCells,
-  kSwaKMib,
-  kSwaKvMib,
-  kRecurrentCells,
-  kRecurrentRMib,
-  kRecurrentSMib,
-  kDraftKvMib,
-  kDraftTokensPerBlock,
-  kDraftNumBlocks,
-  kDraftPoolBytes,
+  kNumBlocks,             ///< blocks of the pool, a null block among them
+  kKvTokens,              ///< tokens as the engine prints them
+  kTokensPerBlock,        ///< tokens of a block after the engine has enlarged it
+  kMaxConcurrency,        ///< requests of the longest length that fit at once
+  kMaxLenThatFits,        ///< longest single request, up to the longest length
+  kNeededGib,             ///< what one request of the asked length takes
+  kPoolGib,               ///< cache of all layers without drafter and states
+  kPoolBytes,             ///< the same in bytes
+  kBudgetGib,             ///< memory offered to the cache
+  kAvailableGib,          ///< free memory before the fraction
+  kAllocatedSlots,        ///< token slots held, the dump page among them
+  kMlaGib,                ///< latent cache without indexer keys
+  kKGib,                  ///< K of the full-attention layers
+  kVGib,                  ///< V of the full-attention layers
+  kSwaTokens,             ///< tokens of the sliding layers' pool
+  kSwaKGib,               ///< K of the sliding layers
+  kSwaVGib,               ///< V of the sliding layers
+  kDraftKGib,             ///< K of the drafter's pool
+  kDraftVGib,             ///< V of the drafter's pool
+  kStateConvGib,          ///< convolution states of all slots
+  kStateSsmGib,           ///< matrix states of all slots
+  kSpecStateSsmGib,       ///< matrix states kept for draft tokens
+  kSpecStateConvGib,      ///< convolution states kept for draft tokens
+  kStatePaddingPercent,   ///< what a state's page exceeds it by, relative to the state
+  kPaddingLayers,         ///< empty places of the first kind of layers that has any
+  kPaddingLayersPercent,  ///< the same relative to the layers of that kind
+  kKMib,                  ///< K of the layers without window, all streams
+  kVMib,                  ///< V of the layers without window, all streams
+  kKvMib,                 ///< their sum
+  kSwaCells,              ///< cells of one stream of the sliding cache
+  kSwaKMib,               ///< K of the sliding layers
+  kSwaKvMib,              ///< K and V of the sliding layers
+  kRecurrentCells,        ///< recurrent states
+  kRecurrentRMib,         ///< convolution part of the recurrent states
+  kRecurrentSMib,         ///< matrix part of the recurrent states
+  kDraftKvMib,            ///< K and V of the drafter's context
+  kDraftTokensPerBlock,   ///< page of the drafter's pool
+  kDraftNumBlocks,        ///< pages of the drafter's pool
+  kDraftPoolBytes,        ///< bytes of the drafter's pool
 };
 
 /// In what a figure is printed.

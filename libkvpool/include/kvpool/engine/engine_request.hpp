@@ -108,6 +108,8 @@ struct EngineSettings {
   std::int64_t cuda_graph_max_bs = 512;
   /// SGLang: states / KV where the budget is divided between them.
   double mamba_full_ratio = 0.9;
+  /// SGLang, TensorRT-LLM: most tokens of the pool, whatever the budget holds.
+  std::optional<std::int64_t> max_tokens{};
   /// TensorRT-LLM: share of the free memory that becomes cache, in millionths.
   std::int64_t free_fraction_ppm = 900'000;
   /// TensorRT-LLM: which manager. Without it the C++ one, or V2 beside a draft pool.
