@@ -24,8 +24,17 @@ namespace {
     case Command::kExplain: return run_explain(options);
     case Command::kKernels: return run_kernels(options);
     case Command::kVerify: return run_verify(options);
+    case Command::kCheck: return run_check(options);
   }
   return ExitCode::kUsage;
+}
+
+[[nodiscard]] std::string_view schema_of(Command command) noexcept {
+  switch (command) {
+    case Command::kVerify: return "kvpool.verify/1";
+    case Command::kCheck: return "kvpool.check/1";
+    default: return "kvpool.kernels/1";
+  }
 }
 
 /// The document that `--json` owes when the input is bad.
@@ -35,10 +44,7 @@ namespace {
     return document.ends_with('\n') ? document : document + "\n";
   }
   JsonWriter json;
-  json.begin_object()
-      .text("schema", command == Command::kVerify ? "kvpool.verify/1" : "kvpool.kernels/1")
-      .error(error)
-      .end_object();
+  json.begin_object().text("schema", schema_of(command)).error(error).end_object();
   return json.document();
 }
 

@@ -12,10 +12,11 @@
 namespace kvpool::cli {
 namespace {
 
-constexpr std::array<std::string_view, 4> kCommandNames{"plan", "explain", "kernels", "verify"};
+constexpr std::array<std::string_view, kCommandCount> kCommandNames{"plan", "explain", "kernels",
+                                                                    "verify", "check"};
 /// Commands that the next versions bring.
-constexpr std::array<std::string_view, 8> kLaterCommands{"solve", "sweep",  "diff", "check",
-                                                         "lint",  "models", "gpus", "calibrate"};
+constexpr std::array<std::string_view, 7> kLaterCommands{"solve",  "sweep", "diff",     "lint",
+                                                         "models", "gpus",  "calibrate"};
 
 [[nodiscard]] std::optional<Command> find_command(std::string_view name) noexcept {
   const auto* found = std::ranges::find(kCommandNames, name);
@@ -48,7 +49,8 @@ constexpr std::array<std::string_view, 8> kLaterCommands{"solve", "sweep",  "dif
   if (!advice.empty()) {
     throw usage_failure(quoted(argument) + " is not taken: " + std::string{advice});
   }
-  for (const Command other : {Command::kPlan, Command::kKernels, Command::kVerify}) {
+  for (const Command other :
+       {Command::kPlan, Command::kKernels, Command::kVerify, Command::kCheck}) {
     if (find_option(name, other) != nullptr) {
       throw usage_failure("'kvplan " + std::string{to_string(command)} + "' does not take " +
                           quoted(argument) + "; 'kvplan " + std::string{to_string(other)} +

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <span>
 #include <string>
 #include <string_view>
@@ -11,9 +12,12 @@
 namespace kvpool::cli {
 
 /// What kvplan does.
-enum class Command { kPlan, kExplain, kKernels, kVerify };
+enum class Command { kPlan, kExplain, kKernels, kVerify, kCheck };
 
-/// Name as typed: `plan`, `explain`, `kernels`, `verify`.
+/// How many commands there are.
+inline constexpr std::size_t kCommandCount = 5;
+
+/// Name as typed: `plan`, `explain`, `kernels`, `verify`, `check`.
 [[nodiscard]] std::string_view to_string(Command command) noexcept;
 
 /// Options, whatever they are spelled like.
@@ -49,10 +53,14 @@ enum class OptionId {
   kSelfTest,
   kEngine,
   kEngineVersion,
+  kEngineOption,
+  kCompareEngines,
   kDeployment,
   kAllocations,
   kVerifyOnGpu,
   kStage,
+  kConfigs,
+  kCases,
   kJson,
 };
 
@@ -78,7 +86,7 @@ struct OptionSpec {
   /// One line of help.
   std::string_view help;
   /// Commands that take it.
-  std::array<bool, 4> commands;
+  std::array<bool, kCommandCount> commands;
 
   /// `--` and the first spelling.
   [[nodiscard]] std::string flag() const { return std::string{"--"}.append(spellings[0]); }

@@ -10,11 +10,13 @@ namespace {
 
 using enum OptionId;
 
-constexpr std::array<bool, 4> kPlanning{true, true, true, false};
-constexpr std::array<bool, 4> kKernelsOnly{false, false, true, false};
-constexpr std::array<bool, 4> kPlanOnly{true, false, false, false};
-constexpr std::array<bool, 4> kVerifyOnly{false, false, false, true};
-constexpr std::array<bool, 4> kWithJson{true, false, true, true};
+using Commands = std::array<bool, kCommandCount>;
+constexpr Commands kPlanning{true, true, true, false, false};
+constexpr Commands kKernelsOnly{false, false, true, false, false};
+constexpr Commands kPlanOnly{true, false, false, false, false};
+constexpr Commands kVerifyOnly{false, false, false, true, false};
+constexpr Commands kCheckOnly{false, false, false, false, true};
+constexpr Commands kWithJson{true, false, true, true, true};
 
 constexpr std::string_view kSpread = "Parallelism";
 constexpr std::string_view kCache = "Cache and workload";
@@ -227,7 +229,13 @@ constexpr auto kSpecs = std::to_array<OptionSpec>({
      "",
      "run the bundled kernels on a GPU",
      kKernelsOnly},
-    {kEngine, kRows, {"engine"}, Arity::kOne, "NAME", "whose rules: kvpool", kPlanning},
+    {kEngine,
+     kRows,
+     {"engine"},
+     Arity::kOne,
+     "NAME",
+     "whose rules: kvpool; for 'plan' also vllm, sglang, trtllm, llamacpp, ik_llamacpp",
+     kPlanning},
     {kEngineVersion,
      kRows,
      {"engine-version"},
@@ -235,6 +243,20 @@ constexpr auto kSpecs = std::to_array<OptionSpec>({
      "VERSION",
      "version of the engine",
      kPlanning},
+    {kEngineOption,
+     kRows,
+     {"engine-option"},
+     Arity::kRepeated,
+     "KEY=VALUE",
+     "setting of another engine (token_report=blocks, k_dtype=q8_0, ...); may be given again",
+     kPlanOnly},
+    {kCompareEngines,
+     kRows,
+     {"compare-engines"},
+     Arity::kFlag,
+     "",
+     "what every engine would make of this deployment",
+     kPlanOnly},
 
     {kDeployment,
      kInOut,
@@ -264,6 +286,20 @@ constexpr auto kSpecs = std::to_array<OptionSpec>({
      "N",
      "pipeline stage to compare, from 0 (default: the stage that holds the fewest tokens)",
      kVerifyOnly},
+    {kConfigs,
+     kInOut,
+     {"configs"},
+     Arity::kOne,
+     "DIR",
+     "folder of the model configs that cases name",
+     kCheckOnly},
+    {kCases,
+     kInOut,
+     {"cases"},
+     Arity::kRepeated,
+     "FILE",
+     "cases, one JSON object a line; may be given again",
+     kCheckOnly},
     {kJson, kInOut, {"json"}, Arity::kFlag, "", "one JSON document on standard output", kWithJson},
 });
 
@@ -306,6 +342,7 @@ std::string_view to_string(Command command) noexcept {
     case Command::kExplain: return "explain";
     case Command::kKernels: return "kernels";
     case Command::kVerify: return "verify";
+    case Command::kCheck: return "check";
   }
   return "plan";
 }

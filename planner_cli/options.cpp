@@ -29,15 +29,18 @@ constexpr std::string_view kExamples =
     "    kvplan verify plan.json --allocations allocations.json\n";
 
 constexpr std::string_view kFooter =
-    "Exit status: 0 fits (verify: agrees), 1 bytes are missing (verify: disagrees), 2 wrong\n"
+    "Exit status: 0 fits (verify, check: agrees), 1 bytes are missing (disagrees), 2 wrong\n"
     "command line, 3 bad or unsupported input or a refusal, 4 device or I/O error.\n";
+
+constexpr std::array<Command, kCommandCount> kCommands{
+    Command::kPlan, Command::kExplain, Command::kKernels, Command::kVerify, Command::kCheck};
 
 struct CommandText {
   std::string_view summary;
   std::string_view examples;
 };
 
-constexpr std::array<CommandText, 4> kCommandTexts{{
+constexpr std::array<CommandText, kCommandCount> kCommandTexts{{
     {"what fits: pools, pages, tokens, sequences, the ledger and every decision",
      "  kvplan plan ./Llama-3.1-70B -tp 4 --gpu h200 --max-num-seqs 64 --max-model-len 32k\n"
      "  kvplan plan ./model --kv-budget 40GiB --kv-cache-dtype fp8 --page-size 32\n"
@@ -54,6 +57,9 @@ constexpr std::array<CommandText, 4> kCommandTexts{{
      "  kvplan verify plan.json --allocations allocations.json\n"
      "  kvplan verify plan.json --allocations allocations.json --stage 1 --json\n"
      "  kvplan plan ./model --gpu h200 --json > plan.json   (makes the plan)\n"},
+    {"does the arithmetic of other engines agree with what they printed",
+     "  kvplan check --configs ./configs --cases cases.jsonl\n"
+     "  kvplan check --configs ./configs --cases cases.jsonl --cases more.jsonl --json\n"},
 }};
 
 /// CLI11's help with examples first.
@@ -92,10 +98,12 @@ CLI::App* add_command(CLI::App& app, Command command, Store& store, std::string&
   const CommandText& text = kCommandTexts.at(static_cast<std::size_t>(command));
   CLI::App* sub = app.add_subcommand(std::string{to_string(command)}, std::string{text.summary});
   const bool verify = command == Command::kVerify;
-  sub->add_option(verify ? "PLAN" : "MODEL", input,
-                  verify ? "plan document that 'kvplan plan --json' wrote"
-                         : "config.json or checkpoint directory of the model")
-      ->type_name(" ");
+  if (command != Command::kCheck) {
+    sub->add_option(verify ? "PLAN" : "MODEL", input,
+                    verify ? "plan document that 'kvplan plan --json' wrote"
+                           : "config.json or checkpoint directory of the model")
+        ->type_name(" ");
+  }
   for (const OptionSpec& spec : option_specs()) {
     if (!spec.serves(command)) {
       continue;
@@ -123,8 +131,7 @@ CLI::App* add_command(CLI::App& app, Command command, Store& store, std::string&
   if (!normal.has_command) {
     std::string text{kExamples};
     text += "\nCommands (kvplan COMMAND --help):\n";
-    for (const Command command :
-         {Command::kPlan, Command::kExplain, Command::kKernels, Command::kVerify}) {
+    for (const Command command : kCommands) {
       std::string name{to_string(command)};
       name.resize(9, ' ');
       text += "  " + name;
@@ -172,8 +179,7 @@ CommandLine read_command_line(std::span<const std::string_view> arguments) {
   app.require_subcommand(1);
   Store store;
   std::string input;
-  for (const Command command :
-       {Command::kPlan, Command::kExplain, Command::kKernels, Command::kVerify}) {
+  for (const Command command : kCommands) {
     if (command == normal.command) {
       CLI::App* sub = add_command(app, command, store, input);
       sub->set_help_flag();
@@ -184,8 +190,11 @@ CommandLine read_command_line(std::span<const std::string_view> arguments) {
   }
   if (!normal.has_command) {
     throw usage_failure(
-        "no command given; there are plan, explain, kernels, verify "
+        "no command given; there are plan, explain, kernels, verify, check "
         "(kvplan --help)");
+  }
+  if (normal.command == Command::kCheck && !normal.positionals.empty()) {
+    throw usage_failure("'kvplan check' takes options only, got '" + normal.positionals[0] + "'");
   }
   if (normal.positionals.size() > 1) {
     throw usage_failure(

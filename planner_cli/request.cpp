@@ -130,11 +130,14 @@ class Values {
 void check_engine(const Options& options) {
   const GivenValue* engine = options.find(kEngine);
   const GivenValue* version = options.find(kEngineVersion);
+  if (options.command == Command::kPlan && asked_engine(options).has_value()) {
+    return;  // a prediction, which reads the version by itself
+  }
   if (engine != nullptr && engine->text != "kvpool") {
     throw Failure{ExitCode::kBadInput,
                   Error{ErrorCode::kUnsupported,
-                        "predictions of other engines are not in this version; leave --engine out "
-                        "to plan kvpool's own pools",
+                        "unknown engine; known are kvpool, and for 'plan' vllm, sglang, trtllm, "
+                        "llamacpp, ik_llamacpp",
                         engine->file, "engine", engine->text}};
   }
   if (version != nullptr && version->text != kVersion) {
@@ -323,6 +326,11 @@ std::string spelled_as(const Options& options, OptionId id) {
   }
   const auto dtype = parse_kv_dtype(given->text);
   return dtype.has_value() && to_string(*dtype) != given->text ? given->text : std::string{};
+}
+
+std::optional<Engine> asked_engine(const Options& options) {
+  const GivenValue* engine = options.find(kEngine);
+  return engine == nullptr ? std::nullopt : parse_engine(engine->text);
 }
 
 std::optional<KernelSet> asked_kernel_set(const Options& options) {

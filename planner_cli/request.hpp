@@ -3,6 +3,7 @@
 #pragma once
 
 #include <kvpool/capability/capability_registry.hpp>
+#include <kvpool/engine/engine.hpp>
 #include <kvpool/plan/plan_request.hpp>
 
 #include "options.hpp"
@@ -33,6 +34,9 @@ struct Deployment {
 
 /// What a cache format was spelled as, where that is not its own name; else empty.
 [[nodiscard]] std::string spelled_as(const Options& options, OptionId id);
+
+/// `--engine`, when it names another one than kvpool.
+[[nodiscard]] std::optional<Engine> asked_engine(const Options& options);
 
 /// `--kernel-set`, when it is given.
 [[nodiscard]] std::optional<KernelSet> asked_kernel_set(const Options& options);

@@ -19,4 +19,7 @@ namespace kvpool::cli {
 /// `kvplan verify`: compares an engine's allocations with a plan.
 [[nodiscard]] ExitCode run_verify(const Options& options);
 
+/// `kvplan check`: compares engines' arithmetic with what they printed.
+[[nodiscard]] ExitCode run_check(const Options& options);
+
 }  // namespace kvpool::cli

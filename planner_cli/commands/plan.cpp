@@ -4,6 +4,7 @@
 #include <kvpool/plan/planner.hpp>
 
 #include "commands/commands.hpp"
+#include "commands/engines.hpp"
 #include "commands/plan_report.hpp"
 #include "commands/verify_on_gpu.hpp"
 #include "output/terminal.hpp"
@@ -25,7 +26,11 @@ namespace {
 }  // namespace
 
 ExitCode run_plan(const Options& options) {
+  const bool engines = asks_for_engines(options);
   const Deployment deployment = read_deployment(options);
+  if (engines) {
+    return run_engines(options, deployment);
+  }
   const Plan plan = value_or_fail(make_plan(deployment.request, deployment.registry));
   if (options.flag(OptionId::kJson)) {
     std::string document = io::plan_to_json(plan);

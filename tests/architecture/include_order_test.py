@@ -15,8 +15,8 @@ from pathlib import Path
 from source_tree import CXX, expect, files_under, includes, report
 
 CHAIN = [
-    "core", "memory", "model", "layout", "capability", "pool", "plan", "io", "block", "kernels",
-    "planner_cli",
+    "core", "memory", "model", "layout", "capability", "pool", "plan", "engine", "io", "block",
+    "kernels", "planner_cli",
 ]
 TESTING_SEES = CHAIN[: CHAIN.index("plan") + 1] + ["testing"]
 CUDA_SEES = CHAIN[: CHAIN.index("pool") + 1] + ["cuda"]
@@ -73,6 +73,7 @@ def self_test():
         (header.format("core"), "#include <kvpool/memory/y.hpp>"),
         (header.format("memory"), "\n#include <kvpool/model/y.hpp>\n"),
         (header.format("plan"), "#  include <kvpool/io/y.hpp>"),
+        (header.format("plan"), "#include <kvpool/engine/y.hpp>"),
         (header.format("pool"), "#include <kvpool/testing/y.hpp>"),
         (header.format("testing"), "#include <kvpool/io/y.hpp>"),
         (header.format("cuda"), "#include <kvpool/plan/y.hpp>"),
@@ -85,6 +86,7 @@ def self_test():
     ]
     good = [
         (header.format("plan"), "#include <kvpool/pool/y.hpp>\n#include <vector>"),
+        (header.format("engine"), "#include <kvpool/plan/y.hpp>"),
         (header.format("testing"), "#include <kvpool/plan/y.hpp>"),
         (header.format("cuda"), "#include <kvpool/pool/y.hpp>\n#include <cuda.h>"),
         ("kernels/src/a.cpp", "#include <kvpool/cuda/y.hpp>"),

@@ -178,10 +178,10 @@ class Mistakes(KvplanCase):
             with self.subTest(arguments=arguments):
                 self.assert_usage(self.kvplan(*arguments), "kvplan: error: ")
 
-    def test_engines_other_than_kvpool_are_refused(self):
-        outcome = self.kvplan("plan", LLAMA, "--gpu", "h200", "--engine", "vllm", "--json")
+    def test_engines_that_are_not_known_are_refused(self):
+        outcome = self.kvplan("plan", LLAMA, "--gpu", "h200", "--engine", "ollama", "--json")
         self.assertEqual(outcome.code, 3)
-        self.assertIn("not in this version", outcome.document()["error"]["message"])
+        self.assertIn("unknown engine", outcome.document()["error"]["message"])
         self.assertEqual(self.kvplan("plan", LLAMA, "--gpu", "h200", "--engine", "kvpool").code, 0)
 
     def test_the_self_test_needs_the_gpu_part(self):

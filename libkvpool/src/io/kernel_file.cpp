@@ -5,6 +5,7 @@
 #include <kvpool/capability/capability_registry.hpp>
 
 #include "core/format.hpp"
+#include "io/nearest_word.hpp"
 #include "io/text_file.hpp"
 
 #include <fmt/format.h>
@@ -21,13 +22,10 @@
 namespace kvpool::io {
 namespace {
 
+using detail::advice;
+
 /// Larger files are none that a person wrote.
 constexpr std::size_t kLargestFile = std::size_t{1} << 20U;
-/// Up to one edit in this many letters is taken for a typing mistake.
-constexpr std::size_t kLettersPerEdit = 3;
-/// Longer words are not compared.
-constexpr std::size_t kLongestWord = 64;
-
 using Words = std::span<const std::string_view>;
 
 constexpr std::array<std::string_view, 18> kRowKeys = {"name",
@@ -65,40 +63,6 @@ constexpr std::array kMasks = {AttentionMask::kCausal, AttentionMask::kNonCausal
 constexpr std::array kFamilies = {AttentionFamily::kKeyValue, AttentionFamily::kLatent};
 constexpr std::array kNecessities = {Necessity::kRequired, Necessity::kPreferred};
 constexpr std::array kEvidences = {Evidence::kDeclared, Evidence::kTestedHere};
-
-std::size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  for (std::size_t j = 0; j <= b.size(); ++j) {
-    row[j] = j;
-  }
-  for (std::size_t i = 1; i <= a.size(); ++i) {
-    std::size_t diagonal = std::exchange(row[0], i);
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      const std::size_t replace = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({row[j] + 1, row[j - 1] + 1, replace});
-    }
-  }
-  return row[b.size()];
-}
-
-/// `; did you mean 'page_sizes'?`, or the words to choose from when none is near.
-std::string advice(std::string_view word, Words known) {
-  std::size_t best = std::max<std::size_t>(1, word.size() / kLettersPerEdit) + 1;
-  std::string_view found;
-  for (const std::string_view candidate : known) {
-    if (word.size() > kLongestWord) {
-      break;
-    }
-    const std::size_t distance = edit_distance(word, candidate);
-    if (distance < best) {
-      best = distance;
-      found = candidate;
-    }
-  }
-  return found.empty() ? fmt::format("; write one of {}", fmt::join(known, ", "))
-                       : fmt::format("; did you mean '{}'?", found);
-}
 
 /// Names a set of enumerators.
 template <typename Enum, std::size_t kCount>

@@ -6,6 +6,7 @@
 #include "json_reader.hpp"
 #include "json_value.hpp"
 #include "layer_kinds.hpp"
+#include "model_config_overrides.hpp"
 #include "model_fields.hpp"
 #include "model_layers.hpp"
 #include "quantization.hpp"
@@ -39,8 +40,11 @@ std::string display_name(const std::string& file) {
 }
 
 ModelConfig assemble(const detail::Json& root, const std::string& file,
-                     const detail::JsonReader* beside) {
-  const detail::JsonReader config = detail::open_config(root, file);
+                     const detail::JsonReader* beside, const detail::Json* overrides) {
+  detail::JsonReader config = detail::open_config(root, file);
+  if (overrides != nullptr) {
+    config.overlay(*overrides, "model_overrides.");
+  }
   detail::refuse_unknown_caches(config);
   detail::FactLog facts;
   const detail::ModelFields fields = detail::read_fields(config, facts);
@@ -67,14 +71,15 @@ ModelConfig assemble(const detail::Json& root, const std::string& file,
 }
 
 Result<ModelConfig> parse(std::string_view json, const std::string& file,
-                          std::string_view quant_json, const std::string& quant_file) {
+                          std::string_view quant_json, const std::string& quant_file,
+                          const detail::Json* overrides = nullptr) {
   try {
     Result<detail::Json> root = detail::parse_json(json, file);
     if (!root.has_value()) {
       return std::move(root).error();
     }
     if (quant_json.empty()) {
-      return assemble(*root, file, nullptr);
+      return assemble(*root, file, nullptr, overrides);
     }
     Result<detail::Json> quant = detail::parse_json(quant_json, quant_file);
     if (!quant.has_value()) {
@@ -84,7 +89,7 @@ Result<ModelConfig> parse(std::string_view json, const std::string& file,
     if (quant->object() == nullptr) {
       beside.invalid({}, quant->shortened(), "must be a JSON object");
     }
-    return assemble(*root, file, &beside);
+    return assemble(*root, file, &beside, overrides);
   } catch (detail::Refused& refused) {
     return std::move(refused.error);
   } catch (const std::exception& e) {
@@ -96,6 +101,10 @@ Result<ModelConfig> parse(std::string_view json, const std::string& file,
 }  // namespace
 
 Result<ModelConfig> read_model_config(const std::string& path) {
+  return detail::read_model_config(path, nullptr);
+}
+
+Result<ModelConfig> detail::read_model_config(const std::string& path, const Json* overrides) {
   try {
     std::error_code error;
     fs::path file{path};
@@ -115,7 +124,7 @@ Result<ModelConfig> read_model_config(const std::string& path) {
       }
       quant = std::move(*beside);
     }
-    return parse(*text, file.string(), quant, quant_file.string());
+    return parse(*text, file.string(), quant, quant_file.string(), overrides);
   } catch (const std::exception& e) {
     return Error{ErrorCode::kIo, std::string{"cannot be read: "} + e.what(), path, {}, {}};
   }

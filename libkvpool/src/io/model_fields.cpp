@@ -125,7 +125,9 @@ void read_latent(const JsonReader& config, ModelFields& f, FactLog& facts) {
   }
   const auto rope = config.need_integer({"qk_rope_head_dim"}, limits::kDimOrNone,
                                         "the latent cache that kv_lora_rank asks for");
-  f.latent = LatentFields{rank->value, rope.value};
+  f.latent = LatentFields{rank->value, rope.value,
+                          config.integer_or({"qk_nope_head_dim"}, limits::kDimOrNone, 0),
+                          config.integer_or({"v_head_dim"}, limits::kDimOrNone, 0)};
   facts.add("latent_dim", rank->key, rank->value, "MLA: one vector per token for all heads");
   facts.add("rope_dim", rope.key, rope.value);
   if (indexer.has_value()) {

@@ -34,6 +34,9 @@ class FactLog {
 struct LatentFields {
   std::int64_t latent_dim = 0;
   std::int64_t rope_dim = 0;
+  /// Widths of a head before compression, 0 when not stated.
+  std::int64_t nope_dim = 0;
+  std::int64_t value_dim = 0;
 };
 
 /// Figures of the whole model, before layers are told apart.

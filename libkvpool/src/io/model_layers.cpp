@@ -43,7 +43,8 @@ class LayerBuilder {
     const Span span = span_of(kind, kinds.key);
     if (fields_.latent.has_value()) {
       out.emplace_back(LatentCache{Heads{query_heads_of(index)}, fields_.latent->latent_dim,
-                                   fields_.latent->rope_dim, span});
+                                   fields_.latent->rope_dim, span, fields_.latent->nope_dim,
+                                   fields_.latent->value_dim});
       if (fields_.indexer_dim.has_value() && own_indexer) {
         out.emplace_back(IndexerCache{*fields_.indexer_dim});
       }

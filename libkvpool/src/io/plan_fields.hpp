@@ -95,6 +95,8 @@ void fields(V& visit, T& x) {
   visit("latent_dim", x.latent_dim, limits::kDimOrNone);
   visit("rope_dim", x.rope_dim, limits::kDimOrNone);
   visit("span", x.span);
+  visit("nope_dim", x.nope_dim, limits::kDimOrNone);
+  visit("value_dim", x.value_dim, limits::kDimOrNone);
 }
 
 template <typename V, Maybe<IndexerCache> T>

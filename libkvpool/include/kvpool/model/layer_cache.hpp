@@ -63,6 +63,11 @@ struct LatentCache {
   std::int64_t rope_dim = 0;
   /// Positions kept.
   Span span{};
+  /// Elements of a head's key beside the positional ones before compression (`qk_nope_head_dim`),
+  /// 0 when not stated: what an engine keeps that does not compress.
+  std::int64_t nope_dim = 0;
+  /// Elements of a head's value before compression (`v_head_dim`), 0 when not stated.
+  std::int64_t value_dim = 0;
 
   /// Field by field.
   friend bool operator==(const LatentCache&, const LatentCache&) = default;
