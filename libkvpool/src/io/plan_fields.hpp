@@ -61,6 +61,13 @@ template <typename E>
   } else if constexpr (std::same_as<E, DraftPoolKind>) {
     static constexpr E kAll[] = {E::kOwnPool, E::kTargetLayers, E::kPrivateArena, E::kNone};
     return kAll;
+  } else if constexpr (std::same_as<E, WeightPlace>) {
+    static constexpr E kAll[] = {E::kEmbedding, E::kLayer, E::kHead, E::kNextToken, E::kEncoder};
+    return kAll;
+  } else if constexpr (std::same_as<E, WeightSplit>) {
+    static constexpr E kAll[] = {E::kReplicated, E::kAttention, E::kTensor, E::kExperts,
+                                 E::kUnsure};
+    return kAll;
   } else if constexpr (std::same_as<E, KernelSet>) {
     static constexpr E kAll[] = {E::kTrtllm, E::kExact, E::kKvpool};
     return kAll;
@@ -133,6 +140,27 @@ void fields(V& visit, T& x) {
   visit("basis", x.basis);
 }
 
+template <typename V, Maybe<WeightPart> T>
+void fields(V& visit, T& x) {
+  visit("place", x.place);
+  visit("layer", x.layer, limits::kLayersOrNone);
+  visit("split", x.split);
+  visit("units", x.units, limits::kStateElements);
+  visit("inner_units", x.inner_units, limits::kStateElements);
+  visit("bytes", x.bytes, limits::kBytes);
+}
+
+template <typename V, Maybe<StoredWeights> T>
+void fields(V& visit, T& x) {
+  visit("parts", x.parts);
+  visit("tied_embeddings", x.tied_embeddings);
+  visit("stored", x.stored, limits::kBytes);
+  visit("unused", x.unused, limits::kBytes);
+  visit("tensors", x.tensors, limits::kBytes);
+  visit("files", x.files, limits::kBytes);
+  visit("unknown_names", x.unknown_names);
+}
+
 template <typename V, Maybe<ModelConfig> T>
 void fields(V& visit, T& x) {
   visit("name", x.name);
@@ -148,6 +176,7 @@ void fields(V& visit, T& x) {
   visit("hidden_size", x.hidden_size, limits::kStateElements);
   visit("drafter", x.drafter);
   visit("parameters", x.parameters);
+  visit("weights", x.weights);
 }
 
 template <typename V, Maybe<DrafterRequest> T>
@@ -184,6 +213,30 @@ void fields(V& visit, T& x) {
   visit("note", x.note);
 }
 
+template <typename V, Maybe<SizeRange> T>
+void fields(V& visit, T& x) {
+  visit("low", x.low, limits::kBytes);
+  visit("expected", x.expected, limits::kBytes);
+  visit("high", x.high, limits::kBytes);
+}
+
+template <typename V, Maybe<CoLocated> T>
+void fields(V& visit, T& x) {
+  visit("name", x.name);
+  visit("size", x.size);
+}
+
+template <typename V, Maybe<OverheadRequest> T>
+void fields(V& visit, T& x) {
+  visit("engine", x.engine);
+  visit("version", x.version);
+  visit("activations", x.activations);
+  visit("cuda_context", x.cuda_context);
+  visit("cuda_graphs", x.cuda_graphs);
+  visit("communication", x.communication);
+  visit("co_located", x.co_located);
+}
+
 template <typename V, Maybe<BudgetRequest> T>
 void fields(V& visit, T& x) {
   visit("kv_budget", x.kv_budget, limits::kBytes);
@@ -191,6 +244,7 @@ void fields(V& visit, T& x) {
   visit("utilization_ppm", x.utilization_ppm, limits::kMillion);
   visit("weights", x.weights, limits::kBytes);
   visit("overhead", x.overhead, limits::kBytes);
+  visit("overheads", x.overheads);
 }
 
 template <typename V, Maybe<Workload> T>
