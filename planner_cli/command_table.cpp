@@ -9,7 +9,7 @@ namespace kvpool::cli {
 namespace {
 
 constexpr std::string_view kModelHelp =
-    "config.json, checkpoint directory, or a name: of the local Hugging Face cache or of 'kvplan "
+    "config.json, checkpoint directory, or a name of the local\nHugging Face cache or of 'kvplan "
     "models'";
 
 constexpr auto kCommands = std::to_array<CommandSpec>({

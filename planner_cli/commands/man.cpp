@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <string>
 #include <string_view>
 
@@ -33,6 +34,13 @@ namespace {
   return out;
 }
 
+/// Text that the help breaks into lines, on one.
+[[nodiscard]] std::string one_line(std::string_view text) {
+  std::string line{text};
+  std::ranges::replace(line, '\n', ' ');
+  return line;
+}
+
 /// Lines shown as they are.
 [[nodiscard]] std::string verbatim(std::string_view text) {
   std::string out = ".EX\n" + troff(text);
@@ -56,11 +64,7 @@ namespace {
       commands.append(commands.empty() ? "" : ", ").append(command.name);
     }
   }
-  std::string help{option.help};
-  for (char& letter : help) {
-    letter = letter == '\n' ? ' ' : letter;
-  }
-  return fmt::format(".TP\n{}\n{}.\n({})\n", names, troff(help), troff(commands));
+  return fmt::format(".TP\n{}\n{}.\n({})\n", names, troff(one_line(option.help)), troff(commands));
 }
 
 [[nodiscard]] std::string page() {
@@ -88,7 +92,7 @@ namespace {
     }
     text += fmt::format("\n{}.\n", troff(command.summary));
     if (!command.input_help.empty()) {
-      text += fmt::format("\\fI{}\\fR: {}.\n", command.input, troff(command.input_help));
+      text += fmt::format("\\fI{}\\fR: {}.\n", command.input, troff(one_line(command.input_help)));
     }
     text += verbatim(command.examples);
   }

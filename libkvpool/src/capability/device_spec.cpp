@@ -11,7 +11,7 @@ namespace kvpool {
 namespace {
 
 /// Other names of known devices, without case and separators.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 16> kAliases = {{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 14> kAliases = {{
     {"h100sxm", "h100"},
     {"h100sxm5", "h100"},
     {"h100sxm80gb", "h100"},
@@ -22,12 +22,10 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 16> kAliases
     {"a10g", "a10"},
     {"4090", "rtx-4090"},
     {"5090", "rtx-5090"},
-    {"a100", "a100-80"},
     {"a10040gb", "a100-40"},
     {"a100sxm440gb", "a100-40"},
     {"gh20096gb", "gh200"},
     {"dgxspark", "gb10"},
-    {"rtx6000", "rtx-6000-ada"},
 }};
 
 /// Walks a name in lower case, leaving out separators.

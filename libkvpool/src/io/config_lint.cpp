@@ -60,6 +60,23 @@ class Findings {
   std::vector<Finding> all_;
 };
 
+/// null, false, 0 and what is empty.
+[[nodiscard]] bool is_off(const detail::Json& value) {
+  if (const auto* b = value.boolean()) {
+    return !*b;
+  }
+  if (const auto* i = value.integer()) {
+    return *i == 0;
+  }
+  if (const auto* a = value.array()) {
+    return a->empty();
+  }
+  if (const auto* o = value.object()) {
+    return o->empty();
+  }
+  return value.is_null() || (value.text() != nullptr && value.text()->empty());
+}
+
 /// Keys that nothing asked for, and the type of the model.
 void look_at_keys(const detail::JsonReader& config,
                   const std::set<std::string, std::less<>>& asked, Findings& findings) {
@@ -69,8 +86,8 @@ void look_at_keys(const detail::JsonReader& config,
       continue;
     }
     const detail::Json* value = config.peek(key);
-    if (value == nullptr) {
-      continue;  // null says nothing
+    if (value == nullptr || is_off(*value)) {
+      continue;  // switches nothing on
     }
     findings.add(FindingKind::kNotUnderstood, detail::shorten(config.dotted(key), 120),
                  value->shortened(),
@@ -90,11 +107,24 @@ void look_at_keys(const detail::JsonReader& config,
 /// Figures that the config leaves to be taken from others.
 void look_at_facts(const ModelConfig& model, Findings& findings) {
   for (const ConfigFact& fact : model.facts) {
-    if (fact.rule.starts_with("no ") && fact.rule.find(':') != std::string::npos) {
-      findings.add(FindingKind::kDefaulted, fact.key, fact.value,
-                   fact.figure + ": " + fact.rule);
+    if (fact.rule.starts_with("no head_dim:") || fact.rule.starts_with("no num_key_value_heads:")) {
+      findings.add(FindingKind::kDefaulted, fact.key, fact.value, fact.figure + ": " + fact.rule);
     }
   }
+}
+
+/// The longest window of a layer in tokens; 0 without any.
+[[nodiscard]] std::int64_t longest_window(const ModelConfig& model) {
+  std::int64_t longest = 0;
+  for (const ModelLayer& layer : model.layers) {
+    for (const LayerCache& cache : layer.caches) {
+      const auto* attention = std::get_if<AttentionCache>(&cache);
+      if (attention != nullptr && attention->span.kind == SpanKind::kSlidingWindow) {
+        longest = std::max(longest, attention->span.extent.count());
+      }
+    }
+  }
+  return longest;
 }
 
 void look_at_defaults(const detail::JsonReader& config, const ModelConfig& model,
@@ -120,7 +150,7 @@ void look_at_defaults(const detail::JsonReader& config, const ModelConfig& model
   }
 }
 
-/// `dtype` and `torch_dtype`, a maximum below a window, heads that a latent makes meaningless.
+/// Types, windows, lists of layers and the model's name against each other.
 void look_for_contradictions(const detail::JsonReader& config, const ModelConfig& model,
                              Findings& findings) {
   const auto dtype = config.text("dtype");
@@ -130,11 +160,10 @@ void look_for_contradictions(const detail::JsonReader& config, const ModelConfig
                  "differs from " + config.dotted("dtype") + " = " + *dtype +
                      ", which is the one that counts");
   }
-  const detail::Json* window = config.find("sliding_window");
-  if (window != nullptr && window->integer() != nullptr && model.max_positions.has_value() &&
-      *window->integer() > model.max_positions->count()) {
+  const std::int64_t window = longest_window(model);
+  if (model.max_positions.has_value() && window > model.max_positions->count()) {
     findings.add(FindingKind::kContradictory, config.dotted("sliding_window"),
-                 window->shortened(),
+                 std::to_string(window),
                  "is longer than the longest position, " +
                      std::to_string(model.max_positions->count()));
   }
