@@ -89,9 +89,7 @@ struct OptionSpec {
   /// `--` and the first spelling.
   [[nodiscard]] std::string flag() const { return std::string{"--"}.append(spellings[0]); }
   /// True if `command` takes it.
-  [[nodiscard]] bool serves(Command command) const noexcept {
-    return commands.has(command);
-  }
+  [[nodiscard]] bool serves(Command command) const noexcept { return commands.has(command); }
 };
 
 /// All options, in the order of the help.

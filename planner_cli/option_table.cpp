@@ -15,8 +15,8 @@ constexpr CommandSet kKernelsOnly{Command::kKernels};
 constexpr CommandSet kPlanOnly{Command::kPlan};
 constexpr CommandSet kVerifyOnly{Command::kVerify};
 constexpr CommandSet kLintOnly{Command::kLint};
-constexpr CommandSet kWithGpus{Command::kPlan, Command::kExplain, Command::kKernels,
-                               Command::kLint, Command::kGpus};
+constexpr CommandSet kWithGpus{Command::kPlan, Command::kExplain, Command::kKernels, Command::kLint,
+                               Command::kGpus};
 constexpr CommandSet kWithJson{Command::kPlan, Command::kKernels, Command::kVerify,
                                Command::kLint, Command::kModels,  Command::kGpus};
 
@@ -125,7 +125,13 @@ constexpr auto kSpecs = std::to_array<OptionSpec>({
      "pages at the start of each pool that no sequence gets (default 1)",
      kPlanning},
 
-    {kGpu, kMemory, {"gpu"}, Arity::kOne, "NAME", "h100, h200, b200, gb200, ... (kvplan gpus)", kPlanning,
+    {kGpu,
+     kMemory,
+     {"gpu"},
+     Arity::kOne,
+     "NAME",
+     "h100, h200, b200, gb200, ... (kvplan gpus)",
+     kPlanning,
      "@gpu"},
     {kGpuMemory,
      kMemory,
@@ -291,8 +297,7 @@ constexpr auto kSpecs = std::to_array<OptionSpec>({
      "",
      "run the bundled kernels on a GPU",
      kKernelsOnly},
-    {kEngine, kRows, {"engine"}, Arity::kOne, "NAME", "whose rules: kvpool", kPlanning,
-     "kvpool"},
+    {kEngine, kRows, {"engine"}, Arity::kOne, "NAME", "whose rules: kvpool", kPlanning, "kvpool"},
     {kEngineVersion,
      kRows,
      {"engine-version"},

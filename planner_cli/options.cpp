@@ -51,8 +51,7 @@ CLI::App* add_command(CLI::App& app, Command command, Store& store, std::string&
   const CommandSpec& about = command_spec(command);
   CLI::App* sub = app.add_subcommand(std::string{about.name}, std::string{about.summary});
   if (!about.input.empty()) {
-    sub->add_option(std::string{about.input}, input, std::string{about.input_help})
-        ->type_name(" ");
+    sub->add_option(std::string{about.input}, input, std::string{about.input_help})->type_name(" ");
   }
   for (const OptionSpec& spec : option_specs()) {
     if (!spec.serves(command)) {

@@ -6,9 +6,10 @@
 Usage: add_entry.py KVPLAN CONFIG NAME SOURCE [FOLDER]
 
 The entry keeps the keys of the config without which `kvplan` would understand the model
-differently (layers, weights, formats, where figures come from), and nothing else: keys and list
-elements are left out one after the other, and stay out if `kvplan explain` and the model of `kvplan
-plan --json` are the same without them. NAME is owner/model; SOURCE says where the file stands.
+differently (layers, weights, formats, where figures come from, findings), and nothing else: keys
+and list elements are left out one after the other, and stay out if `kvplan explain`, `kvplan lint`
+and the model of `kvplan plan --json` are the same without them. NAME is owner/model; SOURCE says
+where the file stands.
 """
 
 import json
@@ -33,6 +34,7 @@ class Understanding:
         self.path.write_text(json.dumps(config))
         out = []
         for command in (["explain", self.path, "--kv-budget", "4TiB"],
+                        ["lint", self.path, "--json"],
                         ["plan", self.path, "--kv-budget", "4TiB", "--json"]):
             run = subprocess.run([self.kvplan, *map(str, command)], capture_output=True, text=True,
                                  check=False)

@@ -98,8 +98,8 @@ constexpr std::string_view kModel = "@model";
   const std::string words = words_of_choices(choices);
   std::string text;
   if (!words.empty()) {
-    text += fmt::format("{}COMPREPLY=($(compgen -W '{}' -- \"$current\"))\n", indent,
-                        quoted(words));
+    text +=
+        fmt::format("{}COMPREPLY=($(compgen -W '{}' -- \"$current\"))\n", indent, quoted(words));
   }
   if (takes_files(choices)) {
     text += fmt::format("{}COMPREPLY+=($(compgen -f -- \"$current\"))\n", indent);
@@ -137,8 +137,8 @@ constexpr std::string_view kModel = "@model";
     for (const std::string_view spelling : spellings(option)) {
       names += fmt::format("{}--{}|-{}", names.empty() ? "" : "|", spelling, spelling);
     }
-    text += fmt::format("    {})\n{}      return ;;\n", names,
-                        bash_reply(option.choices, "      "));
+    text +=
+        fmt::format("    {})\n{}      return ;;\n", names, bash_reply(option.choices, "      "));
   }
   text += "  esac\n  case \"$command\" in\n";
   for (const CommandSpec& command : command_specs()) {
@@ -212,7 +212,8 @@ constexpr std::string_view kModel = "@model";
   for (const CommandSpec& command : command_specs()) {
     text += fmt::format("    {})\n      _arguments '--help[help]'", command.name);
     if (!command.input.empty()) {
-      text += fmt::format(" \\\n        '1:{}:{}'", command.input, zsh_action(command.input_choices));
+      text +=
+          fmt::format(" \\\n        '1:{}:{}'", command.input, zsh_action(command.input_choices));
     }
     for (const OptionSpec& option : option_specs()) {
       if (option.serves(command.command)) {
@@ -292,11 +293,10 @@ ExitCode run_completion(const Options& options) {
   } else if (options.input == "fish") {
     print(fish_script());
   } else {
-    throw usage_failure(options.input.empty()
-                            ? "SHELL is missing: bash, zsh or fish"
-                            : "unknown shell '" + options.input + "'" +
-                                  did_you_mean(options.input, kShells) + "; known are " +
-                                  joined(kShells));
+    throw usage_failure(options.input.empty() ? "SHELL is missing: bash, zsh or fish"
+                                              : "unknown shell '" + options.input + "'" +
+                                                    did_you_mean(options.input, kShells) +
+                                                    "; known are " + joined(kShells));
   }
   return ExitCode::kFits;
 }

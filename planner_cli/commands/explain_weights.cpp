@@ -57,10 +57,10 @@ void explain_stored_weights(const Plan& plan, const ModelConfig& model, std::str
     if (part.parts.empty()) {
       continue;
     }
-    const StoredShare share = stored_shares(part, layers, spread,
-                                            next_token)[static_cast<std::size_t>(whole.stage)];
-    sum += fmt::format("{}{} {}", sum.empty() ? "" : " + ", bytes_text(share.bytes),
-                       to_string(split));
+    const StoredShare share =
+        stored_shares(part, layers, spread, next_token)[static_cast<std::size_t>(whole.stage)];
+    sum +=
+        fmt::format("{}{} {}", sum.empty() ? "" : " + ", bytes_text(share.bytes), to_string(split));
     report.line(fmt::format("{}: {}", to_string(split), rule_of(split)), 4, 6);
   }
   report.line(fmt::format("{}: {} = {}", words_of(line_name), sum, bytes_text(whole.bytes)), 2, 4);

@@ -84,14 +84,13 @@ ExitCode run_gpus(const Options& options) {
                {"architecture"},
                {"note"}}};
   for (const DeviceSpec& device : devices) {
-    table.row({device.name,
-               device.marketed.count() == 0
-                   ? ""
-                   : fmt::format("{} GB", device.marketed.count() / kGigabyte),
-               device.nvidia_smi.count() == 0 ? "" : gib_number(device.nvidia_smi),
-               seen_text(device),
-               device.bandwidth_gb_per_s == 0 ? "" : count_text(device.bandwidth_gb_per_s),
-               device.architecture, device.note});
+    table.row(
+        {device.name,
+         device.marketed.count() == 0 ? ""
+                                      : fmt::format("{} GB", device.marketed.count() / kGigabyte),
+         device.nvidia_smi.count() == 0 ? "" : gib_number(device.nvidia_smi), seen_text(device),
+         device.bandwidth_gb_per_s == 0 ? "" : count_text(device.bandwidth_gb_per_s),
+         device.architecture, device.note});
   }
   report.table(table, 0);
   print(report.text());

@@ -95,11 +95,10 @@ void look_at_defaults(const Deployment& deployment, const std::string& file,
     defaulted("max_num_seqs", "absent: one sequence is planned for");
   }
   if (!request.workload.max_model_len.has_value()) {
-    defaulted("max_model_len",
-              request.target.max_positions.has_value()
-                  ? "absent: the config's longest position, " +
-                        count_text(request.target.max_positions->count())
-                  : std::string{"absent, and the config has no longest position"});
+    defaulted("max_model_len", request.target.max_positions.has_value()
+                                   ? "absent: the config's longest position, " +
+                                         count_text(request.target.max_positions->count())
+                                   : std::string{"absent, and the config has no longest position"});
   }
   if (!request.kv_dtype.has_value()) {
     defaulted("kv_cache_dtype", "absent: the checkpoint's, else the weights' own type");
@@ -266,10 +265,9 @@ ExitCode run_lint(const Options& options) {
     print(document(options.input, findings));
   } else {
     Report report{use_colour()};
-    report.line(findings.empty()
-                    ? "CLEAN: " + options.input
-                    : counted(static_cast<std::int64_t>(findings.size()), "finding") + ": " +
-                          options.input,
+    report.line(findings.empty() ? "CLEAN: " + options.input
+                                 : counted(static_cast<std::int64_t>(findings.size()), "finding") +
+                                       ": " + options.input,
                 0, 2, findings.empty() ? Emphasis::kGood : Emphasis::kNotice);
     report_findings(findings, report);
     print(report.text());

@@ -14,7 +14,8 @@
 namespace kvpool::cli {
 namespace {
 
-/// Text as troff shows it unchanged: no requests at the start of a line, hyphens that can be copied.
+/// Text as troff shows it unchanged: no requests at the start of a line, hyphens that can be
+/// copied.
 [[nodiscard]] std::string troff(std::string_view text) {
   std::string out;
   bool line_starts = true;
@@ -96,8 +97,9 @@ namespace {
     }
     text += verbatim(command.examples);
   }
-  text += ".SH OPTIONS\nEvery option has one meaning, whatever it is spelled like; \\fB\\-tp 4\\fR "
-          "and \\fB\\-\\-tensor_parallel_size=4\\fR are \\fB\\-\\-tp 4\\fR.\n";
+  text +=
+      ".SH OPTIONS\nEvery option has one meaning, whatever it is spelled like; \\fB\\-tp 4\\fR "
+      "and \\fB\\-\\-tensor_parallel_size=4\\fR are \\fB\\-\\-tp 4\\fR.\n";
   std::string_view group;
   for (const OptionSpec& option : option_specs()) {
     if (option.group != group) {
@@ -106,10 +108,11 @@ namespace {
     }
     text += option_text(option);
   }
-  text += ".SH ENVIRONMENT\n"
-          ".TP\n\\fBHF_HUB_CACHE\\fR, \\fBHF_HOME\\fR, \\fBXDG_CACHE_HOME\\fR\n"
-          "Where names of models are looked for first; else ~/.cache/huggingface/hub.\n"
-          ".TP\n\\fBNO_COLOR\\fR\nNo colours, even on a terminal.\n";
+  text +=
+      ".SH ENVIRONMENT\n"
+      ".TP\n\\fBHF_HUB_CACHE\\fR, \\fBHF_HOME\\fR, \\fBXDG_CACHE_HOME\\fR\n"
+      "Where names of models are looked for first; else ~/.cache/huggingface/hub.\n"
+      ".TP\n\\fBNO_COLOR\\fR\nNo colours, even on a terminal.\n";
   text += ".SH \"EXIT STATUS\"\n" + verbatim(exit_status_text());
   return text;
 }

@@ -39,8 +39,8 @@ inline std::string header_of(const std::vector<TensorToWrite>& tensors) {
     for (std::size_t i = 0; i < tensor.shape.size(); ++i) {
       text += (i == 0 ? "" : ",") + std::to_string(tensor.shape[i]);
     }
-    text += "],\"data_offsets\":[" + std::to_string(at) + "," +
-            std::to_string(at + tensor.bytes) + "]}";
+    text += "],\"data_offsets\":[" + std::to_string(at) + "," + std::to_string(at + tensor.bytes) +
+            "]}";
     at += tensor.bytes;
   }
   return with_length(text + "}");
@@ -79,8 +79,8 @@ class ScratchFolder {
   void write_tensors(const std::string& name, const std::vector<TensorToWrite>& tensors) const {
     const std::string head = header_of(tensors);
     write(name, head);
-    std::filesystem::resize_file(
-        path_ / name, head.size() + static_cast<std::uintmax_t>(bytes_of(tensors)));
+    std::filesystem::resize_file(path_ / name,
+                                 head.size() + static_cast<std::uintmax_t>(bytes_of(tensors)));
   }
 
  private:

@@ -83,11 +83,11 @@ StoredWeights sort_weights(std::span<const StoredTensor> tensors, const ModelCon
   parts.reserve(roles.size());
   for (std::size_t i = 0; i < roles.size(); ++i) {
     detail::TensorRole& role = roles[i];
-    weights.stored = Bytes{(CheckedInt{weights.stored.count()} + tensors[i].bytes.count())
-                               .saturated()};
+    weights.stored =
+        Bytes{(CheckedInt{weights.stored.count()} + tensors[i].bytes.count()).saturated()};
     if (role.unused || (role.is_head && weights.tied_embeddings)) {
-      weights.unused = Bytes{(CheckedInt{weights.unused.count()} + tensors[i].bytes.count())
-                                 .saturated()};
+      weights.unused =
+          Bytes{(CheckedInt{weights.unused.count()} + tensors[i].bytes.count()).saturated()};
       continue;
     }
     if (role.expert.has_value()) {
@@ -124,8 +124,8 @@ Result<ModelConfig> read_checkpoint(const std::string& path) {
       return all.error();
     }
     if (all->files > 0) {
-      model->weights = sort_weights(all->tensors, *model,
-                                    detail::read_tied((directory / kConfigName).string()), all->files);
+      model->weights = sort_weights(
+          all->tensors, *model, detail::read_tied((directory / kConfigName).string()), all->files);
     }
     return model;
   } catch (const std::exception& e) {

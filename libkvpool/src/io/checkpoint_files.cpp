@@ -79,8 +79,11 @@ struct Files {
     }
     files.shards[*file].push_back(member.key);
     if (files.shards.size() > kMostFiles) {
-      return Error{ErrorCode::kInvalidArgument, "names more files than a checkpoint has", path,
-                   "weight_map", {}};
+      return Error{ErrorCode::kInvalidArgument,
+                   "names more files than a checkpoint has",
+                   path,
+                   "weight_map",
+                   {}};
     }
   }
   return files;

@@ -78,8 +78,8 @@ class Findings {
 }
 
 /// Keys that nothing asked for, and the type of the model.
-void look_at_keys(const detail::JsonReader& config,
-                  const std::set<std::string, std::less<>>& asked, Findings& findings) {
+void look_at_keys(const detail::JsonReader& config, const std::set<std::string, std::less<>>& asked,
+                  Findings& findings) {
   std::set<std::string_view> seen;
   for (const std::string_view key : config.keys()) {
     if (asked.contains(key) || detail::is_ignored_key(key) || !seen.insert(key).second) {
@@ -162,10 +162,9 @@ void look_for_contradictions(const detail::JsonReader& config, const ModelConfig
   }
   const std::int64_t window = longest_window(model);
   if (model.max_positions.has_value() && window > model.max_positions->count()) {
-    findings.add(FindingKind::kContradictory, config.dotted("sliding_window"),
-                 std::to_string(window),
-                 "is longer than the longest position, " +
-                     std::to_string(model.max_positions->count()));
+    findings.add(
+        FindingKind::kContradictory, config.dotted("sliding_window"), std::to_string(window),
+        "is longer than the longest position, " + std::to_string(model.max_positions->count()));
   }
   const detail::Json* types = config.find("layer_types");
   if (types != nullptr && types->array() != nullptr &&
@@ -199,8 +198,11 @@ void look_for_contradictions(const detail::JsonReader& config, const ModelConfig
       return std::nullopt;
     }
     if (parsed->object() == nullptr) {
-      findings.add(Error{ErrorCode::kInvalidArgument, "must be a JSON object",
-                         std::string{kQuantName}, {}, parsed->shortened()});
+      findings.add(Error{ErrorCode::kInvalidArgument,
+                         "must be a JSON object",
+                         std::string{kQuantName},
+                         {},
+                         parsed->shortened()});
       return std::nullopt;
     }
     beside = *std::move(parsed);
@@ -286,15 +288,12 @@ void look_at_files(const fs::path& directory, const ModelConfig& model, Findings
                      "table among them");
   }
   look_at_layers(weights, model, directory.string(), findings);
-  std::int64_t text_model = 0;
-  for (const WeightPart& part : weights.parts) {
-    text_model += part.place == WeightPlace::kEncoder ? 0 : part.bytes.count();
-  }
+  const std::int64_t loaded = weights.stored.count() - weights.unused.count();
   const std::int64_t estimate = weight_shares(model.parameters, {}).per_rank.count();
-  const std::int64_t apart = std::max(text_model, estimate) - std::min(text_model, estimate);
+  const std::int64_t apart = std::max(loaded, estimate) - std::min(loaded, estimate);
   if (apart > estimate / 100 * kEstimatePercent && !model.drafter.has_value()) {
-    findings.add(FindingKind::kContradictory, {}, std::to_string(text_model) + " bytes",
-                 "the config describes a text model of about " + std::to_string(estimate) +
+    findings.add(FindingKind::kContradictory, {}, std::to_string(loaded) + " bytes",
+                 "the config describes a model of about " + std::to_string(estimate) +
                      " bytes, the files hold another amount");
   }
 }

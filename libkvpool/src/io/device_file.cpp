@@ -33,7 +33,7 @@ constexpr std::int64_t kNvidiaGranule = std::int64_t{2} << 20;
 constexpr std::size_t kLongestName = 64;
 
 constexpr std::array<std::string_view, 9> kKeys = {
-    "name",        "architecture",      "marketed",           "nvidia_smi",
+    "name",         "architecture",      "marketed",           "nvidia_smi",
     "cuda_visible", "cuda_visible_high", "bandwidth_gb_per_s", "granularity",
     "note"};
 
@@ -76,8 +76,7 @@ class DeviceFileReader {
     device.marketed = size(reader, "marketed").value_or(Bytes{});
     device.nvidia_smi = size(reader, "nvidia_smi").value_or(Bytes{});
     device.cuda_visible_low = size(reader, "cuda_visible").value_or(Bytes{});
-    device.cuda_visible_high =
-        size(reader, "cuda_visible_high").value_or(device.cuda_visible_low);
+    device.cuda_visible_high = size(reader, "cuda_visible_high").value_or(device.cuda_visible_low);
     device.granularity = size(reader, "granularity").value_or(Bytes{kNvidiaGranule});
     if (!error_.has_value()) {
       check(table, name, device);

@@ -22,9 +22,9 @@
 namespace kvpool::io {
 namespace {
 
+using detail::placed;
 using detail::TableReader;
 using detail::Words;
-using detail::placed;
 
 /// Larger files are none that a person wrote.
 constexpr std::size_t kLargestFile = std::size_t{1} << 20U;

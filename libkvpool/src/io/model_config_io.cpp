@@ -68,8 +68,8 @@ ModelConfig assemble_model(const Json& root, const std::string& file, const Json
   model.max_positions = fields.max_positions;
   model.query_heads = Heads{fields.query_heads};
   model.hidden_size = fields.hidden_size;
-  model.parameters = estimate_parameters(config, fields, kinds,
-                                                 read_weight_format(config, beside), model);
+  model.parameters =
+      estimate_parameters(config, fields, kinds, read_weight_format(config, beside), model);
   model.facts = std::move(facts).take();
   return model;
 }

@@ -33,11 +33,11 @@ struct TypeBits {
 };
 
 constexpr std::array kTypes{
-    TypeBits{"BF16", 16},    TypeBits{"F16", 16},    TypeBits{"F32", 32},    TypeBits{"F8_E4M3", 8},
-    TypeBits{"U8", 8},       TypeBits{"I8", 8},      TypeBits{"F8_E5M2", 8}, TypeBits{"F8_E8M0", 8},
-    TypeBits{"F64", 64},     TypeBits{"I64", 64},    TypeBits{"I32", 32},    TypeBits{"U32", 32},
-    TypeBits{"U64", 64},     TypeBits{"I16", 16},    TypeBits{"U16", 16},    TypeBits{"BOOL", 8},
-    TypeBits{"F6_E2M3", 6},  TypeBits{"F6_E3M2", 6}, TypeBits{"F4", 4},      TypeBits{"C64", 64},
+    TypeBits{"BF16", 16},   TypeBits{"F16", 16},    TypeBits{"F32", 32},    TypeBits{"F8_E4M3", 8},
+    TypeBits{"U8", 8},      TypeBits{"I8", 8},      TypeBits{"F8_E5M2", 8}, TypeBits{"F8_E8M0", 8},
+    TypeBits{"F64", 64},    TypeBits{"I64", 64},    TypeBits{"I32", 32},    TypeBits{"U32", 32},
+    TypeBits{"U64", 64},    TypeBits{"I16", 16},    TypeBits{"U16", 16},    TypeBits{"BOOL", 8},
+    TypeBits{"F6_E2M3", 6}, TypeBits{"F6_E3M2", 6}, TypeBits{"F4", 4},      TypeBits{"C64", 64},
 };
 
 [[nodiscard]] std::optional<std::int64_t> bits_of(std::string_view dtype) {
@@ -297,8 +297,7 @@ bool covers(HeaderReader& reader, std::int64_t data_bytes) {
                  std::to_string(file_size.count()) + " bytes"};
   }
   const std::uint64_t length = little_endian(head.substr(0, kLengthBytes));
-  const std::int64_t most =
-      std::min(kMostSafetensorsHeaderBytes, file_size.count() - kLengthBytes);
+  const std::int64_t most = std::min(kMostSafetensorsHeaderBytes, file_size.count() - kLengthBytes);
   if (most < 0 || length > static_cast<std::uint64_t>(most)) {
     return Error{ErrorCode::kInvalidArgument,
                  "the header's length is more than the file has, or than the 100,000,000 bytes "
@@ -345,8 +344,11 @@ Result<std::vector<StoredTensor>> parse_safetensors_header(std::string_view head
                          [](const StoredTensor& tensor) { return std::string_view{tensor.name}; });
   std::ranges::sort(names);
   if (const auto twice = std::ranges::adjacent_find(names); twice != names.end()) {
-    return Error{ErrorCode::kInvalidArgument, "stands in the header twice", file,
-                 detail::shorten(*twice, 120), {}};
+    return Error{ErrorCode::kInvalidArgument,
+                 "stands in the header twice",
+                 file,
+                 detail::shorten(*twice, 120),
+                 {}};
   }
   return tensors;
 }

@@ -79,14 +79,22 @@ constexpr std::array<std::string_view, 6> kFused{"qkv_proj", "query_key_value", 
 
 /// Modules of feed-forward parts and of one expert.
 constexpr std::array kFeedForward{
-    Module{"gate_proj", Cut::kColumns},    Module{"up_proj", Cut::kColumns},
-    Module{"gate_up_proj", Cut::kColumns}, Module{"down_proj", Cut::kRows},
-    Module{"w1", Cut::kColumns},           Module{"w3", Cut::kColumns},
-    Module{"w2", Cut::kRows},              Module{"fc1", Cut::kColumns},
-    Module{"fc2", Cut::kRows},             Module{"c_fc", Cut::kColumns},
-    Module{"c_proj", Cut::kRows},          Module{"dense_h_to_4h", Cut::kColumns},
-    Module{"dense_4h_to_h", Cut::kRows},   Module{"input_linear", Cut::kColumns},
-    Module{"output_linear", Cut::kRows},   Module{"linear_fc1", Cut::kColumns},
+    Module{"gate_proj", Cut::kColumns},
+    Module{"up_proj", Cut::kColumns},
+    Module{"gate_up_proj", Cut::kColumns},
+    Module{"down_proj", Cut::kRows},
+    Module{"w1", Cut::kColumns},
+    Module{"w3", Cut::kColumns},
+    Module{"w2", Cut::kRows},
+    Module{"fc1", Cut::kColumns},
+    Module{"fc2", Cut::kRows},
+    Module{"c_fc", Cut::kColumns},
+    Module{"c_proj", Cut::kRows},
+    Module{"dense_h_to_4h", Cut::kColumns},
+    Module{"dense_4h_to_h", Cut::kRows},
+    Module{"input_linear", Cut::kColumns},
+    Module{"output_linear", Cut::kRows},
+    Module{"linear_fc1", Cut::kColumns},
     Module{"linear_fc2", Cut::kRows},
 };
 
@@ -95,28 +103,37 @@ constexpr std::array<std::string_view, 5> kRouters{"gate", "router", "shared_exp
 
 /// Parts of names of encoders and of what joins them to the text model.
 constexpr std::array<std::string_view, 13> kEncoders{
-    "visual",      "vision",    "audio",     "mm_projector", "multi_modal_projector",
-    "image_",      "patch_emb", "sound",     "aligner",      "resampler",
+    "visual",       "vision",      "audio",   "mm_projector", "multi_modal_projector",
+    "image_",       "patch_emb",   "sound",   "aligner",      "resampler",
     "embed_vision", "embed_audio", "mm_input"};
 
-constexpr std::array<std::string_view, 8> kTables{"embed_tokens",
-                                                  "wte",
-                                                  "word_embeddings",
-                                                  "tok_embeddings",
-                                                  "embed_in",
-                                                  "embed_tokens_per_layer",
-                                                  "embeddings",
-                                                  "embedding"};
+constexpr std::array<std::string_view, 8> kTables{
+    "embed_tokens",           "wte",        "word_embeddings", "tok_embeddings", "embed_in",
+    "embed_tokens_per_layer", "embeddings", "embedding"};
 constexpr std::array<std::string_view, 3> kHeads{"lm_head", "embed_out", "output"};
 
 /// What checkpoints store beside a matrix, as the last part of the name.
-constexpr std::array<std::string_view, 21> kSuffixes{
-    "weight",        "bias",           "weight_packed",       "weight_scale",
-    "weight_scale_inv", "weight_scale_2", "weight_global_scale", "weight_zero_point",
-    "weight_shape",  "weight_g_idx",   "input_scale",         "input_global_scale",
-    "k_scale",       "v_scale",        "output_scale",        "qweight",
-    "qzeros",        "scales",         "g_idx",               "absmax",
-    "quant_map"};
+constexpr std::array<std::string_view, 21> kSuffixes{"weight",
+                                                     "bias",
+                                                     "weight_packed",
+                                                     "weight_scale",
+                                                     "weight_scale_inv",
+                                                     "weight_scale_2",
+                                                     "weight_global_scale",
+                                                     "weight_zero_point",
+                                                     "weight_shape",
+                                                     "weight_g_idx",
+                                                     "input_scale",
+                                                     "input_global_scale",
+                                                     "k_scale",
+                                                     "v_scale",
+                                                     "output_scale",
+                                                     "qweight",
+                                                     "qzeros",
+                                                     "scales",
+                                                     "g_idx",
+                                                     "absmax",
+                                                     "quant_map"};
 
 [[nodiscard]] bool is_one_of(std::string_view word, Names words) {
   return std::ranges::find(words, word) != words.end();
@@ -257,8 +274,7 @@ template <std::size_t kCount>
 /// Bytes of a tensor once loaded: matrices in 32 bits become the model's own 16.
 [[nodiscard]] Bytes loaded_bytes(const StoredTensor& tensor, std::string_view suffix,
                                  std::string_view module, const ModelConfig& model) {
-  const bool narrow =
-      model.native_dtype == KvDtype::kBf16 || model.native_dtype == KvDtype::kFp16;
+  const bool narrow = model.native_dtype == KvDtype::kBf16 || model.native_dtype == KvDtype::kFp16;
   const bool matrix = tensor.shape.size() >= 2 && (suffix == "weight" || suffix == "bias");
   if (narrow && matrix && tensor.dtype == "F32" && !is_one_of(module, kRouters) &&
       !has(module, "conv")) {
@@ -276,8 +292,8 @@ TensorRoles::TensorRoles(const ModelConfig& model)
     const std::size_t owner = layer.shares_with.has_value()
                                   ? static_cast<std::size_t>(layer.shares_with->value())
                                   : layers_.size();
-    layers_.push_back(heads_of(owner < model.layers.size() ? model.layers[owner].caches
-                                                           : layer.caches));
+    layers_.push_back(
+        heads_of(owner < model.layers.size() ? model.layers[owner].caches : layer.caches));
   }
 }
 
@@ -370,13 +386,13 @@ void TensorRoles::divide_layer(std::string_view path, const StoredTensor& tensor
     divide_fused(heads(part), role);
     return;
   }
-  const bool of_mlp = has(path, "mlp") || has(path, "feed_forward") || has(path, "ffn") ||
-                      shared_experts;
+  const bool of_mlp =
+      has(path, "mlp") || has(path, "feed_forward") || has(path, "ffn") || shared_experts;
   if (const Module* known = find_module(kFeedForward, module);
       known != nullptr && (of_mlp || find_module(kMixers, module) == nullptr)) {
     const std::int64_t extent = cut_extent(known->cut, suffix, tensor.shape);
     // A projection of attention in files that name it like one of the MLP.
-    part.split = extent <= 1 ? WeightSplit::kReplicated
+    part.split = extent <= 1         ? WeightSplit::kReplicated
                  : has(path, "attn") ? WeightSplit::kAttention
                                      : WeightSplit::kTensor;
     part.units = extent <= 1 ? 0 : extent;

@@ -85,8 +85,8 @@ LedgerLine stored_line(std::string name, const ModelConfig& model, const StoredW
     reason += fmt::format("; stage {}, which loads most", share.stage);
   }
   if (!weights.unknown_names.empty()) {
-    reason += fmt::format("; it is not known how ranks divide {}, ...",
-                          weights.unknown_names.front());
+    reason +=
+        fmt::format("; it is not known how ranks divide {}, ...", weights.unknown_names.front());
   } else if (share.low != share.high) {
     reason += "; engines divide encoders or fill token tables differently";
   }
@@ -194,8 +194,7 @@ WeightShares weight_shares(const ParameterEstimate& estimate,
 Result<std::vector<LedgerLine>> budget_ledger(const BudgetRequest& request,
                                               const std::optional<DeviceSpec>& device,
                                               const Parallelism& parallelism, Tokens step_tokens,
-                                              const ModelConfig& target,
-                                              const ModelConfig* drafter,
+                                              const ModelConfig& target, const ModelConfig* drafter,
                                               bool next_token_layers) {
   std::vector<LedgerLine> lines;
   if (request.kv_budget.has_value()) {
@@ -219,9 +218,8 @@ Result<std::vector<LedgerLine>> budget_ledger(const BudgetRequest& request,
   if (request.overhead.has_value()) {
     lines.push_back(exact_line("overhead", *request.overhead, "given as --overhead"));
   } else {
-    std::ranges::move(
-        overhead_lines(request.overheads, parallelism, step_tokens, total->bytes),
-        std::back_inserter(lines));
+    std::ranges::move(overhead_lines(request.overheads, parallelism, step_tokens, total->bytes),
+                      std::back_inserter(lines));
   }
   RangedBytes spent;
   bool all_known = total->kind == LedgerKind::kExact;

@@ -95,10 +95,14 @@ constexpr EngineOverheads kEngines[] = {
       "SGLang reserves 1.5 MiB for each token of a prefill chunk; the low end is the least that a "
       "log shows"},
      {"cuda_context", {287, 512, 700}, "SGLang's reserve for the process"},
-     {"cuda_graphs", {16, 512, 1024}, "SGLang's reserve of 2 MiB for each captured batch size of "
-                                      "8, 256 or 512"},
-     {"communication", {342, 342, 1086}, "SGLang's reserve of 1024 MiB for 8 ranks, and at least "
-                                         "what logs show"},
+     {"cuda_graphs",
+      {16, 512, 1024},
+      "SGLang's reserve of 2 MiB for each captured batch size of "
+      "8, 256 or 512"},
+     {"communication",
+      {342, 342, 1086},
+      "SGLang's reserve of 1024 MiB for 8 ranks, and at least "
+      "what logs show"},
      1024},
     {"trtllm",
      0,
@@ -107,8 +111,10 @@ constexpr EngineOverheads kEngines[] = {
      kGraphs,
      {"communication", {342, 392, 1086}, "NCCL on two GPUs (342 MiB), on four or eight (392 MiB)"},
      0,
-     {"engine_buffers", {551, 551, 3584}, "TensorRT-LLM's other memory: 551 MiB, 3.5 GiB in newer "
-                                          "figures"}},
+     {"engine_buffers",
+      {551, 551, 3584},
+      "TensorRT-LLM's other memory: 551 MiB, 3.5 GiB in newer "
+      "figures"}},
 };
 
 constexpr std::array<std::string_view, 3> kEngineNames{"vllm", "sglang", "trtllm"};
@@ -196,7 +202,8 @@ constexpr std::int64_t kDpReserveFromBytes = 60'000'000'000;
 [[nodiscard]] LedgerLine communication_line(const EngineOverheads& engine, std::int64_t ranks) {
   LedgerLine line = assumed_line(engine.communication);
   if (engine.mib_per_8_ranks > 0) {
-    const SizeRange by_ranks = scaled({0, engine.mib_per_8_ranks, engine.mib_per_8_ranks}, ranks, 8);
+    const SizeRange by_ranks =
+        scaled({0, engine.mib_per_8_ranks, engine.mib_per_8_ranks}, ranks, 8);
     line.bytes = std::max(line.bytes, by_ranks.expected);
     line.high = std::max(line.high, by_ranks.high);
   }
@@ -253,10 +260,10 @@ Result<SizeRange> parse_size_range(std::string_view text) {
     return SizeRange{sizes[0], sizes[0], sizes[0]};
   }
   const SizeRange range =
-      count == 3 ? SizeRange{sizes[0], sizes[1], sizes[2]}
-                 : SizeRange{sizes[0],
-                             Bytes{sizes[0].count() + (sizes[1].count() - sizes[0].count()) / 2},
-                             sizes[1]};
+      count == 3
+          ? SizeRange{sizes[0], sizes[1], sizes[2]}
+          : SizeRange{sizes[0], Bytes{sizes[0].count() + (sizes[1].count() - sizes[0].count()) / 2},
+                      sizes[1]};
   if (range.low > range.expected || range.expected > range.high) {
     return Error{.code = ErrorCode::kInvalidArgument,
                  .message = fmt::format("the sizes of a range must ascend: {}, {}, {}",
@@ -268,12 +275,11 @@ Result<SizeRange> parse_size_range(std::string_view text) {
 }
 
 bool is_version(std::string_view text) noexcept {
-  return text.empty() ||
-         (text.size() < 40 && text.front() >= '0' && text.front() <= '9' &&
-          std::ranges::all_of(text, [](char c) {
-            return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || c == '.' || c == '+' ||
-                   c == '-';
-          }));
+  return text.empty() || (text.size() < 40 && text.front() >= '0' && text.front() <= '9' &&
+                          std::ranges::all_of(text, [](char c) {
+                            return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || c == '.' ||
+                                   c == '+' || c == '-';
+                          }));
 }
 
 std::vector<LedgerLine> overhead_lines(const OverheadRequest& request,

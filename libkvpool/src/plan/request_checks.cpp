@@ -129,12 +129,11 @@ void check_overheads(RangeCheck& check, const OverheadRequest& overheads) {
     check.must(!other.name.empty(), "co_located", "a process on the same GPU needs a name");
     range("co_located", other.size);
   }
-  check.in("co_located", static_cast<std::int64_t>(overheads.co_located.size()), 0,
-           kMostCoLocated);
+  check.in("co_located", static_cast<std::int64_t>(overheads.co_located.size()), 0, kMostCoLocated);
   const auto engines = host_engines();
-  check.must(overheads.engine.empty() || std::ranges::find(engines, overheads.engine) !=
-                                             engines.end(),
-             "host_engine", "overheads are known of vllm, sglang and trtllm");
+  check.must(
+      overheads.engine.empty() || std::ranges::find(engines, overheads.engine) != engines.end(),
+      "host_engine", "overheads are known of vllm, sglang and trtllm");
   check.must(is_version(overheads.version), "host_engine", "a version is written like 0.21.1");
 }
 

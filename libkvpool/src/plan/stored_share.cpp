@@ -44,14 +44,12 @@ struct Ends {
     }
     case WeightSplit::kTensor: {
       const CheckedInt share = divided(whole, part.units, p.tensor);
-      const bool table =
-          part.place == WeightPlace::kEmbedding || part.place == WeightPlace::kHead;
+      const bool table = part.place == WeightPlace::kEmbedding || part.place == WeightPlace::kHead;
       if (!table || part.units % kTableRows == 0 || part.units <= 0) {
         return {share, share, share};
       }
       const CheckedInt rows = ceil_div(CheckedInt{part.units}, kTableRows) * kTableRows;
-      const CheckedInt filled =
-          ceil_div(whole * ceil_div(rows, p.tensor), CheckedInt{part.units});
+      const CheckedInt filled = ceil_div(whole * ceil_div(rows, p.tensor), CheckedInt{part.units});
       return {share, share, max(share, filled)};
     }
     case WeightSplit::kExperts: {

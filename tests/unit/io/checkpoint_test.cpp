@@ -1,6 +1,7 @@
 // SPDX-FileCopyrightText: The kvpool authors
 // SPDX-License-Identifier: Apache-2.0
 #include <kvpool/io/checkpoint.hpp>
+
 #include <kvpool/plan/stored_share.hpp>
 
 #include "support/catch.hpp"
@@ -123,9 +124,9 @@ TEST_CASE("a tied head is not loaded, and a last stage has the table, too", "[io
 }
 
 TEST_CASE("routed experts go whole to expert ranks, and over what tensor ranks are left", "[io]") {
-  const std::string config = llama(
-      R"(,"architectures":["Qwen3MoeForCausalLM"],"num_experts":3,"num_experts_per_tok":2,)"
-      R"("moe_intermediate_size":32)");
+  const std::string config =
+      llama(R"(,"architectures":["Qwen3MoeForCausalLM"],"num_experts":3,"num_experts_per_tok":2,)"
+            R"("moe_intermediate_size":32)");
   Tensors tensors;
   for (const std::string name : {"model.layers.0.", "model.layers.1."}) {
     append(tensors, attention(name));
@@ -161,26 +162,28 @@ TEST_CASE("experts stored together divide by their first extent", "[io]") {
 TEST_CASE("quantised and packed matrices divide like what they stand for", "[io]") {
   const std::string mlp = "model.layers.0.mlp.";
   SECTION("fp8 with block scales") {
-    const ModelConfig model = read(
-        llama(), {{mlp + "gate_proj.weight", "F8_E4M3", {256, 128}, 32768},
-                  {mlp + "gate_proj.weight_scale_inv", "F32", {2, 1}, 8},
-                  {mlp + "down_proj.weight", "F8_E4M3", {128, 256}, 32768},
-                  {mlp + "down_proj.weight_scale_inv", "F32", {1, 2}, 8}});
+    const ModelConfig model =
+        read(llama(), {{mlp + "gate_proj.weight", "F8_E4M3", {256, 128}, 32768},
+                       {mlp + "gate_proj.weight_scale_inv", "F32", {2, 1}, 8},
+                       {mlp + "down_proj.weight", "F8_E4M3", {128, 256}, 32768},
+                       {mlp + "down_proj.weight_scale_inv", "F32", {1, 2}, 8}});
     CHECK(bytes(model, {}) == 65'552);
     CHECK(bytes(model, {.tensor = 2}) == 2 * (16'384 + 4));
   }
   SECTION("nvfp4 with its three scales") {
-    const ModelConfig model = read(llama(), {{mlp + "down_proj.weight", "U8", {64, 64}, 4096},
-                                             {mlp + "down_proj.weight_scale", "F8_E4M3", {64, 8}, 512},
-                                             {mlp + "down_proj.weight_scale_2", "F32", {}, 4},
-                                             {mlp + "down_proj.input_scale", "F32", {}, 4}});
+    const ModelConfig model =
+        read(llama(), {{mlp + "down_proj.weight", "U8", {64, 64}, 4096},
+                       {mlp + "down_proj.weight_scale", "F8_E4M3", {64, 8}, 512},
+                       {mlp + "down_proj.weight_scale_2", "F32", {}, 4},
+                       {mlp + "down_proj.input_scale", "F32", {}, 4}});
     CHECK(bytes(model, {.tensor = 2}) == 2048 + 256 + 4 + 4);
   }
   SECTION("a scale per output stays whole where inputs are divided") {
-    const ModelConfig model = read(llama(), {{mlp + "down_proj.weight", "I8", {64, 128}, 8192},
-                                             {mlp + "down_proj.weight_scale", "BF16", {64, 1}, 128},
-                                             {mlp + "up_proj.weight", "I8", {128, 64}, 8192},
-                                             {mlp + "up_proj.weight_scale", "BF16", {128, 1}, 256}});
+    const ModelConfig model =
+        read(llama(), {{mlp + "down_proj.weight", "I8", {64, 128}, 8192},
+                       {mlp + "down_proj.weight_scale", "BF16", {64, 1}, 128},
+                       {mlp + "up_proj.weight", "I8", {128, 64}, 8192},
+                       {mlp + "up_proj.weight_scale", "BF16", {128, 1}, 256}});
     CHECK(bytes(model, {.tensor = 2}) == 4096 + 128 + 4096 + 128);
   }
   SECTION("four bits packed along inputs") {

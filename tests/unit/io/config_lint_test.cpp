@@ -101,11 +101,10 @@ TEST_CASE("a checkpoint's files are held against its config", "[io]") {
                         {"model.layers.0.mlp.up_proj.weight", "BF16", {128, 64}, 16384},
                         {"model.layers.0.odd.weight", "BF16", {64, 64}, 8192},
                         {"model.layers.2.mlp.up_proj.weight", "BF16", {128, 64}, 16384}});
-  CHECK(lint_folder() ==
-        std::vector<KindAndKey>{{kNotUnderstood, "model.layers.0.odd.weight"},
-                                {kContradictory, "num_hidden_layers"},
-                                {kContradictory, "num_nextn_predict_layers"},
-                                {kContradictory, ""}});  // bytes
+  CHECK(lint_folder() == std::vector<KindAndKey>{{kNotUnderstood, "model.layers.0.odd.weight"},
+                                                 {kContradictory, "num_hidden_layers"},
+                                                 {kContradictory, "num_nextn_predict_layers"},
+                                                 {kContradictory, ""}});  // bytes
   folder.write("model.safetensors", "version https://git-lfs.github.com/spec/v1");
   CHECK(lint_folder() == std::vector<KindAndKey>{{kContradictory, "header length"}});
   CHECK(io::lint_checkpoint(folder.path("none")).error().code == ErrorCode::kNotFound);

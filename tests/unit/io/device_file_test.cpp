@@ -57,7 +57,8 @@ TEST_CASE("mistakes in a file of GPUs name line, column and key", "[io]") {
       {"gpu = 7\n", "gpu", "one [[gpu]] table"},
       {"gpu = [7]\n", "gpu[0]", "line 1, column 8: needs a table"},
       {"[[gpu]]\nname = \"a\"\n", "gpu[0].architecture", "missing"},
-      {"[[gpu]]\nnmae = \"a\"\n", "gpu[0].nmae", "line 2, column 1: unknown key; did you mean 'name'"},
+      {"[[gpu]]\nnmae = \"a\"\n", "gpu[0].nmae",
+       "line 2, column 1: unknown key; did you mean 'name'"},
       {"[[gpu]]\nname = \"a\"\narchitecture = \"sm_90\"\ncuda_visible = 80\n",
        "gpu[0].cuda_visible", "line 4, column 16: needs a size with its unit"},
       {"[[gpu]]\nname = \"a\"\narchitecture = \"sm_90\"\ncuda_visible = \"80G\"\n",
@@ -94,8 +95,9 @@ TEST_CASE("mistakes in a file of GPUs name line, column and key", "[io]") {
 
 TEST_CASE("files of GPUs that cannot be read are errors", "[io]") {
   CHECK(io::read_device_file("/no/such/file.toml").error().code == ErrorCode::kNotFound);
-  CHECK(io::parse_device_file(std::string((1U << 20U) + 1, '\n'), "f").error().message.find(
-            "1 MiB") != std::string::npos);
+  CHECK(io::parse_device_file(std::string((1U << 20U) + 1, '\n'), "f")
+            .error()
+            .message.find("1 MiB") != std::string::npos);
 }
 
 }  // namespace

@@ -26,12 +26,12 @@ Error refused(const std::string& text, std::int64_t data) {
 }
 
 TEST_CASE("a header lists tensors in the order of their data", "[io]") {
-  const std::string head = with_length(
-      R"({"b":{"dtype":"F8_E4M3","shape":[3,4],"data_offsets":[8,20]},)"
-      R"("__metadata__":{"format":"pt"},)"
-      R"("a":{"shape":[2,2],"data_offsets":[0,8],"dtype":"BF16"},)"
-      R"("s":{"dtype":"F32","shape":[],"data_offsets":[20,24]},)"
-      R"("none":{"dtype":"I64","shape":[0,7],"data_offsets":[24,24]}}   )");
+  const std::string head =
+      with_length(R"({"b":{"dtype":"F8_E4M3","shape":[3,4],"data_offsets":[8,20]},)"
+                  R"("__metadata__":{"format":"pt"},)"
+                  R"("a":{"shape":[2,2],"data_offsets":[0,8],"dtype":"BF16"},)"
+                  R"("s":{"dtype":"F32","shape":[],"data_offsets":[20,24]},)"
+                  R"("none":{"dtype":"I64","shape":[0,7],"data_offsets":[24,24]}}   )");
   const auto tensors = io::parse_safetensors_header(
       head, Bytes{static_cast<std::int64_t>(head.size()) + 24}, "w.safetensors");
   REQUIRE(tensors.has_value());
@@ -47,13 +47,11 @@ TEST_CASE("every element type has its bits", "[io]") {
     const char* dtype;
     std::int64_t bytes;  // of 8 elements
   };
-  const auto line = GENERATE(values<Line>({{"BOOL", 8},    {"U8", 8},      {"I8", 8},
-                                           {"F8_E4M3", 8}, {"F8_E5M2", 8}, {"F8_E8M0", 8},
-                                           {"I16", 16},    {"U16", 16},    {"F16", 16},
-                                           {"BF16", 16},   {"I32", 32},    {"U32", 32},
-                                           {"F32", 32},    {"I64", 64},    {"U64", 64},
-                                           {"F64", 64},    {"C64", 64},    {"F4", 4},
-                                           {"F6_E2M3", 6}, {"F6_E3M2", 6}}));
+  const auto line = GENERATE(
+      values<Line>({{"BOOL", 8},    {"U8", 8},   {"I8", 8},   {"F8_E4M3", 8}, {"F8_E5M2", 8},
+                    {"F8_E8M0", 8}, {"I16", 16}, {"U16", 16}, {"F16", 16},    {"BF16", 16},
+                    {"I32", 32},    {"U32", 32}, {"F32", 32}, {"I64", 64},    {"U64", 64},
+                    {"F64", 64},    {"C64", 64}, {"F4", 4},   {"F6_E2M3", 6}, {"F6_E3M2", 6}}));
   INFO(line.dtype);
   const std::string head = header_of({{"w", line.dtype, {8}, line.bytes}});
   const auto tensors = io::parse_safetensors_header(
@@ -92,8 +90,8 @@ TEST_CASE("what a header must not say is refused with file, key and value", "[io
       {R"({"w":{"dtype":"U8","shape":[281474976710656,281474976710656,281474976710656],)"
        R"("data_offsets":[0,4]}})",
        4, "w.data_offsets", "does not agree"},
-      {R"({"w":{"dtype":"U8","shape":[99999999999999999999],"data_offsets":[0,4]}})", 4,
-       "w.shape", "not what"},
+      {R"({"w":{"dtype":"U8","shape":[99999999999999999999],"data_offsets":[0,4]}})", 4, "w.shape",
+       "not what"},
       {R"({"w":{"dtype":"U8","shape":[4],"data_offsets":[0,4,8]}})", 4, "w.data_offsets",
        "must be two"},
       {R"({"w":{"dtype":"U8","shape":[4],"data_offsets":[0]}})", 4, "w.data_offsets",
@@ -132,7 +130,8 @@ TEST_CASE("a length that the file does not have is refused before anything is re
 
 TEST_CASE("only the header of a file is read", "[io]") {
   const ScratchFolder folder{"safetensors"};
-  folder.write_tensors("big.safetensors", {{"w", "BF16", {1 << 20, 1 << 15}, std::int64_t{1} << 36}});
+  folder.write_tensors("big.safetensors",
+                       {{"w", "BF16", {1 << 20, 1 << 15}, std::int64_t{1} << 36}});
   const auto tensors = io::read_safetensors_header(folder.path("big.safetensors"));
   REQUIRE(tensors.has_value());
   CHECK(tensors->front().bytes == Bytes{68'719'476'736});

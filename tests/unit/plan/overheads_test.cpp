@@ -18,8 +18,8 @@ namespace {
 constexpr std::int64_t kMiB = std::int64_t{1} << 20;
 constexpr std::int64_t kGiB = std::int64_t{1} << 30;
 
-std::vector<LedgerLine> ledger(const OverheadRequest& overheads, const Parallelism& parallelism = {},
-                               std::int64_t step = 8192) {
+std::vector<LedgerLine> ledger(const OverheadRequest& overheads,
+                               const Parallelism& parallelism = {}, std::int64_t step = 8192) {
   auto lines = budget_ledger({.gpu_memory = Bytes{80 * kGiB},
                               .utilization_ppm = 1'000'000,
                               .weights = Bytes{0},
@@ -55,8 +55,8 @@ TEST_CASE("a range of sizes reads as it is written", "[plan]") {
         SizeRange{Bytes{kGiB}, Bytes{5 * kGiB / 2}, Bytes{4 * kGiB}});
   CHECK(*parse_size_range("1B..2B..9B") == SizeRange{Bytes{1}, Bytes{2}, Bytes{9}});
   CHECK(*parse_size_range("1.5KB..1.5KB") == SizeRange{Bytes{1500}, Bytes{1500}, Bytes{1500}});
-  for (const char* text : {"", "..", "1GiB..", "..1GiB", "2GiB..1GiB", "1B..3B..2B", "1B..2B..3B..4B",
-                           "1G", "-1B", "1GiB...2GiB"}) {
+  for (const char* text : {"", "..", "1GiB..", "..1GiB", "2GiB..1GiB", "1B..3B..2B",
+                           "1B..2B..3B..4B", "1G", "-1B", "1GiB...2GiB"}) {
     INFO(text);
     CHECK(!parse_size_range(text).has_value());
   }
@@ -85,7 +85,8 @@ TEST_CASE("overheads are those of the engine and its version", "[plan]") {
   CHECK(mib(sglang, "communication").expected == 512);
   CHECK(find(sglang, "engine_buffers") == nullptr);
   // At least 10 GiB together under attention data parallelism: 6144 + 512 + 512 + 512 are there.
-  const auto dp = ledger({.engine = "sglang"}, {.tensor = 4, .attention_data_parallel = true}, 4096);
+  const auto dp =
+      ledger({.engine = "sglang"}, {.tensor = 4, .attention_data_parallel = true}, 4096);
   CHECK(mib(dp, "engine_buffers") == Mib{0, 2560, 2560});
 
   CHECK(mib(ledger({.engine = "trtllm"}), "engine_buffers") == Mib{551, 551, 3584});
@@ -110,8 +111,7 @@ TEST_CASE("each overhead can be given, exactly or as a range", "[plan]") {
 
 TEST_CASE("all overheads given exactly leave an exact budget", "[plan]") {
   const SizeRange exact{Bytes{kGiB}, Bytes{kGiB}, Bytes{kGiB}};
-  const auto lines =
-      ledger({.activations = exact, .cuda_context = exact, .cuda_graphs = exact});
+  const auto lines = ledger({.activations = exact, .cuda_context = exact, .cuda_graphs = exact});
   CHECK(lines.back().kind == LedgerKind::kDerived);
   CHECK(lines.back().low == Bytes{77 * kGiB});
   CHECK(lines.back().high == Bytes{77 * kGiB});

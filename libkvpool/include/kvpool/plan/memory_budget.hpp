@@ -108,12 +108,9 @@ struct WeightShares {
 /// @param next_token_layers whether next-token (MTP) layers of the target are loaded, which only an
 ///   MTP drafter uses; estimates always count them
 /// @return the lines; `kInvalidArgument` when neither a KV budget, a GPU nor its memory is given
-[[nodiscard]] Result<std::vector<LedgerLine>> budget_ledger(const BudgetRequest& request,
-                                                            const std::optional<DeviceSpec>& device,
-                                                            const Parallelism& parallelism,
-                                                            Tokens step_tokens,
-                                                            const ModelConfig& target,
-                                                            const ModelConfig* drafter,
-                                                            bool next_token_layers = false);
+[[nodiscard]] Result<std::vector<LedgerLine>> budget_ledger(
+    const BudgetRequest& request, const std::optional<DeviceSpec>& device,
+    const Parallelism& parallelism, Tokens step_tokens, const ModelConfig& target,
+    const ModelConfig* drafter, bool next_token_layers = false);
 
 }  // namespace kvpool

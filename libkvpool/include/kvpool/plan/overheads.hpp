@@ -26,8 +26,8 @@ struct SizeRange {
   friend bool operator==(const SizeRange&, const SizeRange&) = default;
 };
 
-/// Reads `SIZE`, `LOW..HIGH` (expected is the middle, rounded down) or `LOW..EXPECTED..HIGH`, each a
-/// size as `parse_size` reads it.
+/// Reads `SIZE`, `LOW..HIGH` (expected is the middle, rounded down) or `LOW..EXPECTED..HIGH`, each
+/// a size as `parse_size` reads it.
 /// @return `invalid_argument` for ends that do not ascend, and what `parse_size` returns
 [[nodiscard]] Result<SizeRange> parse_size_range(std::string_view text);
 
