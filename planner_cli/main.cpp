@@ -12,6 +12,7 @@
 #include <cstdio>
 #include <exception>
 #include <new>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -25,16 +26,13 @@ namespace {
     case Command::kKernels: return run_kernels(options);
     case Command::kVerify: return run_verify(options);
     case Command::kCheck: return run_check(options);
+    case Command::kLint: return run_lint(options);
+    case Command::kModels: return run_models(options);
+    case Command::kGpus: return run_gpus(options);
+    case Command::kCompletion: return run_completion(options);
+    case Command::kMan: return run_man(options);
   }
   return ExitCode::kUsage;
-}
-
-[[nodiscard]] std::string_view schema_of(Command command) noexcept {
-  switch (command) {
-    case Command::kVerify: return "kvpool.verify/1";
-    case Command::kCheck: return "kvpool.check/1";
-    default: return "kvpool.kernels/1";
-  }
 }
 
 /// The document that `--json` owes when the input is bad.
@@ -44,7 +42,10 @@ namespace {
     return document.ends_with('\n') ? document : document + "\n";
   }
   JsonWriter json;
-  json.begin_object().text("schema", schema_of(command)).error(error).end_object();
+  json.begin_object()
+      .text("schema", "kvpool." + std::string{to_string(command)} + "/1")
+      .error(error)
+      .end_object();
   return json.document();
 }
 

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "command_table.hpp"
+
 #include <array>
 #include <cstddef>
 #include <span>
@@ -10,15 +12,6 @@
 #include <vector>
 
 namespace kvpool::cli {
-
-/// What kvplan does.
-enum class Command { kPlan, kExplain, kKernels, kVerify, kCheck };
-
-/// How many commands there are.
-inline constexpr std::size_t kCommandCount = 5;
-
-/// Name as typed: `plan`, `explain`, `kernels`, `verify`, `check`.
-[[nodiscard]] std::string_view to_string(Command command) noexcept;
 
 /// Options, whatever they are spelled like.
 enum class OptionId {
@@ -42,6 +35,13 @@ enum class OptionId {
   kWeights,
   kOverhead,
   kGranularity,
+  kGpus,
+  kHostEngine,
+  kActivations,
+  kCudaContext,
+  kCudaGraphs,
+  kCommunication,
+  kCoLocated,
   kDrafter,
   kDrafterKind,
   kDrafterBackend,
@@ -61,6 +61,7 @@ enum class OptionId {
   kStage,
   kConfigs,
   kCases,
+  kAllow,
   kJson,
 };
 
@@ -86,14 +87,14 @@ struct OptionSpec {
   /// One line of help.
   std::string_view help;
   /// Commands that take it.
-  std::array<bool, kCommandCount> commands;
+  CommandSet commands;
+  /// What shells complete the value with: words, or `@model`, `@file`, `@gpu`, `@dtype`.
+  std::string_view choices = {};
 
   /// `--` and the first spelling.
   [[nodiscard]] std::string flag() const { return std::string{"--"}.append(spellings[0]); }
   /// True if `command` takes it.
-  [[nodiscard]] bool serves(Command command) const noexcept {
-    return commands[static_cast<std::size_t>(command)];
-  }
+  [[nodiscard]] bool serves(Command command) const noexcept { return commands.has(command); }
 };
 
 /// All options, in the order of the help.

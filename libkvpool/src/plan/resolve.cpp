@@ -614,14 +614,19 @@ class Resolver {
     return shape;
   }
 
-  /// Of the GPU. Where it is not stated, the most that a known one has: a workspace that is too
-  /// small cannot run, one that is too large costs a few granules.
+  /// Of the GPU. Where it is not stated, the most that a known one has that runs CUDA: a workspace
+  /// that is too small cannot run, one that is too large costs a few granules.
   [[nodiscard]] std::int64_t multiprocessors() const {
     if (request_.device.has_value() && request_.device->multiprocessors > 0) {
       return request_.device->multiprocessors;
     }
-    const auto devices = known_devices();
-    return std::ranges::max_element(devices, {}, &DeviceSpec::multiprocessors)->multiprocessors;
+    std::int64_t most = 0;
+    for (const DeviceSpec& device : known_devices()) {
+      if (device.architecture.starts_with("sm_")) {
+        most = std::max(most, device.multiprocessors);
+      }
+    }
+    return most;
   }
 
   void decide(std::string id, std::string pool, std::string chosen, std::string instead_of,
