@@ -136,6 +136,7 @@ void write_prediction(JsonWriter& json, const EnginePrediction& prediction) {
         .text("id", rule.id)
         .text("value", rule.value)
         .text("reason", rule.reason)
+        .text("source", rule.source)
         .end_object();
   }
   json.end_array();
@@ -232,7 +233,9 @@ void report_engine(const EngineAnswer& answer, Report& report) {
   if (!prediction.rules.empty()) {
     report.heading("Rules");
     for (const EngineRule& rule : prediction.rules) {
-      report.line(fmt::format("{}: {}: {}", words_of(rule.id), rule.value, rule.reason), 2, 4);
+      report.line(
+          fmt::format("{}: {}: {} [{}]", words_of(rule.id), rule.value, rule.reason, rule.source),
+          2, 4);
     }
   }
 }

@@ -343,6 +343,26 @@ Result<DraftSlices> draft_slices(const EngineRequest& request, const SliceRules&
   return out;
 }
 
+std::int64_t stage_of_layer(std::int64_t layer, std::int64_t layers, std::int64_t stages) noexcept {
+  const std::int64_t base = layers / stages;
+  const std::int64_t extra = layers % stages;
+  const std::int64_t first_extra = stages - 1 - extra;
+  const std::int64_t before = base * first_extra;
+  if (layer < before) {
+    return layer / base;
+  }
+  return std::min(first_extra + (layer - before) / (base + 1), stages - 1);
+}
+
+std::vector<std::vector<CacheSlice>> by_stage(const std::vector<CacheSlice>& slices,
+                                              std::int64_t layers, std::int64_t stages) {
+  std::vector<std::vector<CacheSlice>> out(static_cast<std::size_t>(stages));
+  for (const CacheSlice& slice : slices) {
+    out[static_cast<std::size_t>(stage_of_layer(slice.layer, layers, stages))].push_back(slice);
+  }
+  return out;
+}
+
 std::string describe(const CacheSlice& slice) {
   switch (slice.kind) {
     case CacheKind::kState: return fmt::format("state {}", to_string(slice.family));

@@ -111,6 +111,16 @@ struct DraftSlices {
 [[nodiscard]] Result<DraftSlices> draft_slices(const EngineRequest& request,
                                                const SliceRules& rules);
 
+/// The pipeline stage of a layer, by the rule of `stage_layers` but without looking at every stage.
+/// @pre 1 <= stages <= layers, 0 <= layer < layers
+[[nodiscard]] std::int64_t stage_of_layer(std::int64_t layer, std::int64_t layers,
+                                          std::int64_t stages) noexcept;
+
+/// The slices of each pipeline stage, in order.
+[[nodiscard]] std::vector<std::vector<CacheSlice>> by_stage(const std::vector<CacheSlice>& slices,
+                                                            std::int64_t layers,
+                                                            std::int64_t stages);
+
 /// Layers of a kind, for people: `full 4x256`, `state kimi_delta`.
 [[nodiscard]] std::string describe(const CacheSlice& slice);
 

@@ -3,8 +3,6 @@
 //
 // SGLang: pools of token slots over whole layers, one page of slots more than tokens, and slots of
 // recurrent state. Rules and sources: docs/engines.md.
-#include <kvpool/layout/parallelism.hpp>
-
 #include "engine/cache_slices.hpp"
 #include "engine/prediction_builder.hpp"
 #include "engine/profiles.hpp"
@@ -96,17 +94,12 @@ class SglangProfile {
 
   void keep_largest_stage(const std::vector<CacheSlice>& target) {
     const auto layers = static_cast<std::int64_t>(request_.target.layers.size());
-    for (std::int64_t stage = 0; stage < set_.pp; ++stage) {
-      const StageLayers part = stage_layers(layers, set_.pp, stage);
+    bool first = true;
+    for (std::vector<CacheSlice>& slices : by_stage(target, layers, set_.pp)) {
       TokenBytes full;
       TokenBytes sliding;
       std::vector<CacheSlice> states;
-      std::vector<CacheSlice> slices;
-      for (const CacheSlice& slice : target) {
-        if (slice.layer < part.first || slice.layer >= part.first + part.count) {
-          continue;
-        }
-        slices.push_back(slice);
+      for (const CacheSlice& slice : slices) {
         if (slice.is_state()) {
           states.push_back(slice);
         } else {
@@ -115,7 +108,7 @@ class SglangProfile {
           (bounded ? sliding : full).add(slice);
         }
       }
-      if (stage == 0 ||
+      if (std::exchange(first, false) ||
           (full.all() + sliding.all()).saturated() > (full_.all() + sliding_.all()).saturated()) {
         full_ = full;
         sliding_ = sliding;

@@ -5,7 +5,6 @@
 // Python managers divide it between target and drafter. Rules and sources: docs/engines.md.
 #include <kvpool/layout/layer_group.hpp>
 #include <kvpool/layout/page_geometry.hpp>
-#include <kvpool/layout/parallelism.hpp>
 #include <kvpool/plan/draft_pool_kind.hpp>
 
 #include "engine/cache_slices.hpp"
@@ -140,20 +139,16 @@ class TrtllmProfile {
 
   void keep_largest_stage(const std::vector<CacheSlice>& target) {
     const auto layers = static_cast<std::int64_t>(request_.target.layers.size());
-    for (std::int64_t stage = 0; stage < set_.pp; ++stage) {
-      const StageLayers part = stage_layers(layers, set_.pp, stage);
+    bool first = true;
+    for (std::vector<CacheSlice>& slices : by_stage(target, layers, set_.pp)) {
       CheckedInt bytes{0};
       CheckedInt states{0};
-      std::vector<CacheSlice> slices;
-      for (const CacheSlice& slice : target) {
-        if (slice.layer >= part.first && slice.layer < part.first + part.count) {
-          slices.push_back(slice);
-          (slice.is_state() ? states : bytes) +=
-              slice.is_state() ? slice.state_bytes() : slice.token_bytes();
-          states += tail_bytes(slice);
-        }
+      for (const CacheSlice& slice : slices) {
+        (slice.is_state() ? states : bytes) +=
+            slice.is_state() ? slice.state_bytes() : slice.token_bytes();
+        states += tail_bytes(slice);
       }
-      if (stage == 0 || bytes.saturated() > token_bytes_.saturated()) {
+      if (std::exchange(first, false) || bytes.saturated() > token_bytes_.saturated()) {
         token_bytes_ = bytes;
         state_bytes_ = states;
         slices_ = std::move(slices);
@@ -522,8 +517,9 @@ class TrtllmProfile {
       return;
     }
     for (const CacheSlice& slice : *real) {
-      const bool here = std::ranges::any_of(
-          slices_, [&](const CacheSlice& own) { return own.layer == slice.layer; });
+      // A stage's layers are consecutive.
+      const bool here = !slices_.empty() && slice.layer >= slices_.front().layer &&
+                        slice.layer <= slices_.back().layer;
       if (here) {
         exact += slice.is_state() ? slice.state_bytes()
                                   : slice.token_bytes() * slice.kept_tokens(*length);

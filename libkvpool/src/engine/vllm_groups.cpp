@@ -2,11 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "engine/vllm_groups.hpp"
 
-#include <kvpool/layout/parallelism.hpp>
-
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
+#include <tuple>
 
 namespace kvpool::detail {
 namespace {
@@ -16,18 +16,21 @@ bool is_full_family(const CacheSlice& slice) noexcept {
   return !slice.is_state() && slice.span.kind == SpanKind::kFull;
 }
 
-/// Layers of one identity share a bucket: what they are, not how many bytes they take.
-bool same_identity(const CacheSlice& a, const CacheSlice& b) noexcept {
-  if (a.kind != b.kind) {
-    return false;
-  }
-  if (a.is_state()) {
-    return a.family == b.family && a.conv_channels == b.conv_channels &&
-           a.conv_columns == b.conv_columns && a.conv_column_bytes == b.conv_column_bytes &&
-           a.matrix_bytes == b.matrix_bytes;
-  }
-  return a.span == b.span && a.heads == b.heads && a.key_dim == b.key_dim &&
-         a.value_dim == b.value_dim && a.key_bytes == b.key_bytes && a.value_bytes == b.value_bytes;
+/// Layers of one identity share a bucket: what they are, not how many bytes they take. (The bytes
+/// stand in it for layers that a packed format leaves in 16 bit.)
+auto identity(const CacheSlice& s) {
+  return std::tuple{s.kind,
+                    s.span,
+                    s.heads,
+                    s.key_dim,
+                    s.value_dim,
+                    s.key_bytes,
+                    s.value_bytes,
+                    s.family,
+                    s.conv_channels,
+                    s.conv_columns,
+                    s.conv_column_bytes,
+                    s.matrix_bytes};
 }
 
 bool is_uniform(std::span<const CacheSlice> slices) noexcept {
@@ -36,7 +39,7 @@ bool is_uniform(std::span<const CacheSlice> slices) noexcept {
     return true;
   }
   return std::ranges::all_of(slices, [&first](const CacheSlice& slice) {
-    return slice.is_state() ? same_identity(slice, first)
+    return slice.is_state() ? identity(slice) == identity(first)
                             : !first.is_state() && slice.span == first.span;
   });
 }
@@ -47,28 +50,20 @@ std::int64_t stage_of(const CacheSlice& slice, const EngineRequest& request) noe
   if (slice.draft) {
     return stages - 1;  // draft layers run behind the target's last
   }
-  for (std::int64_t stage = 0; stage < stages; ++stage) {
-    const StageLayers part = stage_layers(layers, stages, stage);
-    if (slice.layer >= part.first && slice.layer < part.first + part.count) {
-      return stage;
-    }
-  }
-  return stages - 1;
+  return stage_of_layer(slice.layer, layers, stages);
 }
 
 using Bucket = std::vector<std::size_t>;
 
 std::vector<Bucket> buckets_of(std::span<const CacheSlice> slices) {
   std::vector<Bucket> buckets;
+  std::map<decltype(identity(slices.front())), std::size_t> known;
   for (std::size_t i = 0; i < slices.size(); ++i) {
-    const auto found = std::ranges::find_if(buckets, [&](const Bucket& bucket) {
-      return same_identity(slices[bucket.front()], slices[i]);
-    });
-    if (found == buckets.end()) {
-      buckets.push_back({i});
-    } else {
-      found->push_back(i);
+    const auto [at, is_new] = known.try_emplace(identity(slices[i]), buckets.size());
+    if (is_new) {
+      buckets.emplace_back();
     }
+    buckets[at->second].push_back(i);
   }
   return buckets;
 }
@@ -169,6 +164,7 @@ Result<VllmLayout> vllm_layout(std::span<const CacheSlice> slices, const EngineR
   layout.page = page.saturated();
   const std::vector<Bucket> buckets = buckets_of(slices);
   const std::int64_t size = group_size(buckets, request.settings.group_padding_limit);
+  std::vector<std::int64_t> on_stage(static_cast<std::size_t>(request.settings.pp), 0);
   for (const Bucket& bucket : buckets) {
     const CacheSlice& kind = slices[bucket.front()];
     const auto layers = static_cast<std::int64_t>(bucket.size());
@@ -184,16 +180,18 @@ Result<VllmLayout> vllm_layout(std::span<const CacheSlice> slices, const EngineR
     for (std::int64_t g = 0; g < count; ++g) {
       VllmGroup group{.bucket = layers, .tokens_per_block = tokens};
       group.padding = g == 0 ? count * size - layers : 0;
-      std::vector<std::int64_t> on_stage(static_cast<std::size_t>(request.settings.pp), 0);
       for (std::int64_t i = g; i < layers; i += count) {
         const std::size_t member = bucket[static_cast<std::size_t>(i)];
         group.members.push_back(member);
         ++on_stage[static_cast<std::size_t>(stage_of(slices[member], request))];
       }
-      for (std::int64_t stage = 0; stage < request.settings.pp; ++stage) {
-        const CheckedInt bytes =
-            CheckedInt{layout.page} * on_stage[static_cast<std::size_t>(stage)];
-        stages[stage] = max(stages[stage], bytes);
+      for (const std::size_t member : group.members) {
+        const std::int64_t stage = stage_of(slices[member], request);
+        std::int64_t& places = on_stage[static_cast<std::size_t>(stage)];
+        stages[stage] = max(stages[stage], CheckedInt{layout.page} * places);
+      }
+      for (const std::size_t member : group.members) {
+        on_stage[static_cast<std::size_t>(stage_of(slices[member], request))] = 0;
       }
       layout.groups.push_back(std::move(group));
     }

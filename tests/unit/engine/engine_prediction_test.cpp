@@ -85,6 +85,37 @@ TEST_CASE("a need beyond 64 bits is an error", "[engine]") {
   CHECK(bytes.error().code == ErrorCode::kOutOfRange);
 }
 
+TEST_CASE("every rule says what it is known from", "[engine]") {
+  EngineRequest request =
+      test::question(Engine::kVllm, test::hybrid_27b(), GivenKind::kKvBudgetBytes, 40 * test::kGiB);
+  request.settings.max_model_len = Tokens{4'096};
+  request.settings.tokens_per_block = Tokens{64};
+  request.settings.max_num_seqs = 8;
+  request.settings.max_running_requests = 8;
+  request.settings.max_tokens = 1'000;
+  request.settings.hybrid_kv_manager = false;
+  std::size_t rules = 0;
+  for (const Engine engine : all_engines()) {
+    for (const DrafterKind kind : {DrafterKind::kDflash, DrafterKind::kDspark}) {
+      for (const bool latent : {false, true}) {
+        request.engine = engine;
+        request.target = latent ? test::latent_model(10) : test::hybrid_27b();
+        request.drafter = EngineDrafter{.kind = kind,
+                                        .model = test::model_of({test::attention(5, 4, 96, 128)}),
+                                        .num_draft_tokens = 7};
+        for (const EngineRule& rule : test::predicted(request).rules) {
+          INFO(to_string(engine) << ": " << rule.id);
+          CHECK_FALSE(rule.value.empty());
+          CHECK_FALSE(rule.reason.empty());
+          CHECK_FALSE(rule.source.empty());
+          ++rules;
+        }
+      }
+    }
+  }
+  CHECK(rules > 30);
+}
+
 TEST_CASE("a prediction is a function of its request", "[engine]") {
   EngineRequest request =
       test::question(Engine::kVllm, test::hybrid_27b(), GivenKind::kKvBudgetBytes, 10 * test::kGiB);

@@ -35,6 +35,8 @@ struct EngineRule {
   std::string value{};
   /// Why, and from which version on.
   std::string reason{};
+  /// What the rule is known from: start-up logs of which versions, or the engine's source.
+  std::string source{};
 
   /// Field by field.
   friend bool operator==(const EngineRule&, const EngineRule&) = default;
