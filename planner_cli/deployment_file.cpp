@@ -73,7 +73,15 @@ constexpr std::uintmax_t kLargestFile = 1U << 20U;
 }
 
 [[nodiscard]] bool names_a_file(OptionId id) noexcept {
-  return id == OptionId::kDrafter || id == OptionId::kKernels;
+  return id == OptionId::kDrafter || id == OptionId::kKernels || id == OptionId::kGpus;
+}
+
+/// A model beside the file if it is there or is written as a path; else it is a name.
+[[nodiscard]] std::string model_beside(const std::string& path, const std::string& value) {
+  const std::string joined = beside(path, value);
+  std::error_code failed;
+  const bool is_path = value.starts_with('.') || value.ends_with(".json");
+  return is_path || fs::exists(joined, failed) ? joined : value;
 }
 
 /// The values of one key, checked against the option's arity.
@@ -89,7 +97,7 @@ constexpr std::uintmax_t kLargestFile = 1U << 20U;
                                          : "a text or a number is expected");
     }
     if (names_a_file(spec.id)) {
-      text = beside(path, text);
+      text = spec.id == OptionId::kDrafter ? model_beside(path, text) : beside(path, text);
     }
     values.push_back(GivenValue{.text = std::move(text), .file = path, .place = where});
   };
@@ -108,7 +116,7 @@ void add_key(const std::string& path, const std::string& key, const toml::source
              Options& options) {
   const std::string where = place(position);
   if (key == "model") {
-    const std::string text = beside(path, text_of(node, path, where, key));
+    const std::string text = model_beside(path, text_of(node, path, where, key));
     if (options.input.empty()) {
       options.input = text;
     }
@@ -139,13 +147,21 @@ void add_key(const std::string& path, const std::string& key, const toml::source
 
 }  // namespace
 
-void add_deployment_file(const std::string& path, Options& options) {
+void add_deployment_file(const std::string& path, Options& options,
+                         std::vector<Error>* complaints) {
   const std::string text = read_text(path);
   std::map<OptionId, std::vector<GivenValue>> found;
   try {
     const toml::table table = toml::parse(text, std::string_view{path});
     for (const auto& [key, node] : table) {
-      add_key(path, std::string{key.str()}, key.source().begin, node, found, options);
+      try {
+        add_key(path, std::string{key.str()}, key.source().begin, node, found, options);
+      } catch (const Failure& failure) {
+        if (complaints == nullptr) {
+          throw;
+        }
+        complaints->push_back(failure.error());
+      }
     }
   } catch (const toml::parse_error& error) {
     fail_at(path, place(error.source().begin), "", std::string{error.description()});

@@ -12,6 +12,7 @@
 #include <cstdio>
 #include <exception>
 #include <new>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -24,6 +25,11 @@ namespace {
     case Command::kExplain: return run_explain(options);
     case Command::kKernels: return run_kernels(options);
     case Command::kVerify: return run_verify(options);
+    case Command::kLint: return run_lint(options);
+    case Command::kModels: return run_models(options);
+    case Command::kGpus: return run_gpus(options);
+    case Command::kCompletion: return run_completion(options);
+    case Command::kMan: return run_man(options);
   }
   return ExitCode::kUsage;
 }
@@ -36,7 +42,7 @@ namespace {
   }
   JsonWriter json;
   json.begin_object()
-      .text("schema", command == Command::kVerify ? "kvpool.verify/1" : "kvpool.kernels/1")
+      .text("schema", "kvpool." + std::string{to_string(command)} + "/1")
       .error(error)
       .end_object();
   return json.document();

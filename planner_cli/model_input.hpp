@@ -8,8 +8,28 @@
 
 namespace kvpool::cli {
 
-/// Reads a model's config from a file or a checkpoint directory. Throws an input `Failure`; for a
-/// path that does not exist it names the configs beside it that may be meant.
-[[nodiscard]] ModelConfig read_model(const std::string& path);
+/// Where a model came from.
+enum class ModelOrigin {
+  kPath,       ///< a file or directory
+  kHubCache,   ///< the local Hugging Face cache
+  kCatalogue,  ///< the bundled catalogue
+};
+
+/// A model and where it came from.
+struct ModelInput {
+  /// The model; of a checkpoint directory with the weights that its files hold.
+  ModelConfig model;
+  /// Where from.
+  ModelOrigin origin = ModelOrigin::kPath;
+  /// File or directory, or the catalogue's name for it.
+  std::string path;
+};
+
+/// Reads a model: a path if there is one, else a name of the local Hugging Face cache, else one of
+/// the catalogue. Throws an input `Failure`; for what is none of them it names the nearest.
+[[nodiscard]] ModelInput read_model_input(const std::string& text);
+
+/// As `read_model_input`, the model alone.
+[[nodiscard]] ModelConfig read_model(const std::string& text);
 
 }  // namespace kvpool::cli

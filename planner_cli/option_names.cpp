@@ -12,17 +12,16 @@
 namespace kvpool::cli {
 namespace {
 
-constexpr std::array<std::string_view, 4> kCommandNames{"plan", "explain", "kernels", "verify"};
 /// Commands that the next versions bring.
-constexpr std::array<std::string_view, 8> kLaterCommands{"solve", "sweep",  "diff", "check",
-                                                         "lint",  "models", "gpus", "calibrate"};
+constexpr std::array<std::string_view, 5> kLaterCommands{"solve", "sweep", "diff", "check",
+                                                         "calibrate"};
 
-[[nodiscard]] std::optional<Command> find_command(std::string_view name) noexcept {
-  const auto* found = std::ranges::find(kCommandNames, name);
-  if (found == kCommandNames.end()) {
-    return std::nullopt;
+[[nodiscard]] std::vector<std::string_view> command_names() {
+  std::vector<std::string_view> names;
+  for (const CommandSpec& spec : command_specs()) {
+    names.push_back(spec.name);
   }
-  return static_cast<Command>(found - kCommandNames.begin());
+  return names;
 }
 
 [[nodiscard]] std::string quoted(std::string_view text) {
@@ -33,13 +32,14 @@ constexpr std::array<std::string_view, 8> kLaterCommands{"solve", "sweep",  "dif
 }
 
 [[noreturn]] void fail_unknown_command(std::string_view name) {
+  const std::vector<std::string_view> names = command_names();
   if (std::ranges::find(kLaterCommands, name) != kLaterCommands.end()) {
     throw usage_failure("command " + quoted(name) + " is not in this version; there are " +
-                        joined(kCommandNames));
+                        joined(names));
   }
-  const std::string near = did_you_mean(name, kCommandNames);
+  const std::string near = did_you_mean(name, names);
   throw usage_failure("unknown command " + quoted(name) +
-                      (near.empty() ? "; there are " + joined(kCommandNames) : near));
+                      (near.empty() ? "; there are " + joined(names) : near));
 }
 
 [[noreturn]] void fail_unknown_option(std::string_view argument, std::string_view name,
@@ -48,11 +48,10 @@ constexpr std::array<std::string_view, 8> kLaterCommands{"solve", "sweep",  "dif
   if (!advice.empty()) {
     throw usage_failure(quoted(argument) + " is not taken: " + std::string{advice});
   }
-  for (const Command other : {Command::kPlan, Command::kKernels, Command::kVerify}) {
-    if (find_option(name, other) != nullptr) {
+  for (const CommandSpec& other : command_specs()) {
+    if (find_option(name, other.command) != nullptr) {
       throw usage_failure("'kvplan " + std::string{to_string(command)} + "' does not take " +
-                          quoted(argument) + "; 'kvplan " + std::string{to_string(other)} +
-                          "' does");
+                          quoted(argument) + "; 'kvplan " + std::string{other.name} + "' does");
     }
   }
   std::string typed{name};
@@ -147,7 +146,7 @@ NormalArguments normalise_arguments(std::span<const std::string_view> arguments)
     }
     if (!normal.has_command) {
       throw usage_failure("a command comes before " + quoted(argument) + ": one of " +
-                          joined(kCommandNames));
+                          joined(command_names()));
     }
     const OptionSpec* spec = find_option(option->name, normal.command);
     if (const auto number = split_number(argument, normal.command);

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "command_table.hpp"
+
 #include <array>
 #include <span>
 #include <string>
@@ -9,12 +11,6 @@
 #include <vector>
 
 namespace kvpool::cli {
-
-/// What kvplan does.
-enum class Command { kPlan, kExplain, kKernels, kVerify };
-
-/// Name as typed: `plan`, `explain`, `kernels`, `verify`.
-[[nodiscard]] std::string_view to_string(Command command) noexcept;
 
 /// Options, whatever they are spelled like.
 enum class OptionId {
@@ -38,6 +34,13 @@ enum class OptionId {
   kWeights,
   kOverhead,
   kGranularity,
+  kGpus,
+  kHostEngine,
+  kActivations,
+  kCudaContext,
+  kCudaGraphs,
+  kCommunication,
+  kCoLocated,
   kDrafter,
   kDrafterKind,
   kDrafterBackend,
@@ -53,6 +56,7 @@ enum class OptionId {
   kAllocations,
   kVerifyOnGpu,
   kStage,
+  kAllow,
   kJson,
 };
 
@@ -78,14 +82,14 @@ struct OptionSpec {
   /// One line of help.
   std::string_view help;
   /// Commands that take it.
-  std::array<bool, 4> commands;
+  CommandSet commands;
+  /// What shells complete the value with: words, or `@model`, `@file`, `@gpu`, `@dtype`.
+  std::string_view choices = {};
 
   /// `--` and the first spelling.
   [[nodiscard]] std::string flag() const { return std::string{"--"}.append(spellings[0]); }
   /// True if `command` takes it.
-  [[nodiscard]] bool serves(Command command) const noexcept {
-    return commands[static_cast<std::size_t>(command)];
-  }
+  [[nodiscard]] bool serves(Command command) const noexcept { return commands.has(command); }
 };
 
 /// All options, in the order of the help.

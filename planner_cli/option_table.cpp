@@ -10,11 +10,15 @@ namespace {
 
 using enum OptionId;
 
-constexpr std::array<bool, 4> kPlanning{true, true, true, false};
-constexpr std::array<bool, 4> kKernelsOnly{false, false, true, false};
-constexpr std::array<bool, 4> kPlanOnly{true, false, false, false};
-constexpr std::array<bool, 4> kVerifyOnly{false, false, false, true};
-constexpr std::array<bool, 4> kWithJson{true, false, true, true};
+constexpr CommandSet kPlanning{Command::kPlan, Command::kExplain, Command::kKernels};
+constexpr CommandSet kKernelsOnly{Command::kKernels};
+constexpr CommandSet kPlanOnly{Command::kPlan};
+constexpr CommandSet kVerifyOnly{Command::kVerify};
+constexpr CommandSet kLintOnly{Command::kLint};
+constexpr CommandSet kWithGpus{Command::kPlan, Command::kExplain, Command::kKernels, Command::kLint,
+                               Command::kGpus};
+constexpr CommandSet kWithJson{Command::kPlan, Command::kKernels, Command::kVerify,
+                               Command::kLint, Command::kModels,  Command::kGpus};
 
 constexpr std::string_view kSpread = "Parallelism";
 constexpr std::string_view kCache = "Cache and workload";
@@ -74,7 +78,8 @@ constexpr auto kSpecs = std::to_array<OptionSpec>({
      "DTYPE",
      "bf16, fp8 (fp8_e4m3), int8 (int8_per_token_head), fp4 (nvfp4), fp8_ds_mla,\n...; auto: the "
      "checkpoint's",
-     kPlanning},
+     kPlanning,
+     "@dtype"},
     {kPageSize,
      kCache,
      {"page-size", "block-size", "tokens-per-block"},
@@ -110,7 +115,8 @@ constexpr auto kSpecs = std::to_array<OptionSpec>({
      Arity::kOne,
      "NAME",
      "page_major_hnd (default), page_major_nhd, layer_major_hnd, layer_major_nhd",
-     kPlanning},
+     kPlanning,
+     "page_major_hnd page_major_nhd layer_major_hnd layer_major_nhd"},
     {kReservedPages,
      kCache,
      {"reserved-pages"},
@@ -119,7 +125,14 @@ constexpr auto kSpecs = std::to_array<OptionSpec>({
      "pages at the start of each pool that no sequence gets (default 1)",
      kPlanning},
 
-    {kGpu, kMemory, {"gpu"}, Arity::kOne, "NAME", "h100, h200, b200, gb200, ...", kPlanning},
+    {kGpu,
+     kMemory,
+     {"gpu"},
+     Arity::kOne,
+     "NAME",
+     "h100, h200, b200, gb200, ... (kvplan gpus)",
+     kPlanning,
+     "@gpu"},
     {kGpuMemory,
      kMemory,
      {"gpu-memory"},
@@ -146,7 +159,7 @@ constexpr auto kSpecs = std::to_array<OptionSpec>({
      {"weights"},
      Arity::kOne,
      "SIZE",
-     "weights of one GPU, drafter included (default: estimated)",
+     "weights of one GPU, drafter included (default: from the checkpoint's files,\nelse estimated)",
      kPlanning},
     {kOverhead,
      kMemory,
@@ -162,28 +175,82 @@ constexpr auto kSpecs = std::to_array<OptionSpec>({
      "SIZE",
      "unit in which memory is mapped (default: the GPU's)",
      kPlanning},
+    {kGpus,
+     kMemory,
+     {"gpus"},
+     Arity::kRepeated,
+     "FILE",
+     "TOML file with further GPUs; may be given again",
+     kWithGpus,
+     "@file"},
+    {kHostEngine,
+     kMemory,
+     {"host-engine"},
+     Arity::kOne,
+     "NAME[@VERSION]",
+     "engine that embeds kvpool, whose overheads are assumed: vllm, sglang,\ntrtllm (vllm@0.20)",
+     kPlanning,
+     "vllm sglang trtllm"},
+    {kActivations,
+     kMemory,
+     {"activations"},
+     Arity::kOne,
+     "SIZE",
+     "peak of activations in one step, or a range: 2GiB..5GiB, 2GiB..3GiB..5GiB",
+     kPlanning},
+    {kCudaContext,
+     kMemory,
+     {"cuda-context"},
+     Arity::kOne,
+     "SIZE",
+     "CUDA context of the process, or a range",
+     kPlanning},
+    {kCudaGraphs,
+     kMemory,
+     {"cuda-graphs"},
+     Arity::kOne,
+     "SIZE",
+     "captured graphs, or a range",
+     kPlanning},
+    {kCommunication,
+     kMemory,
+     {"communication"},
+     Arity::kOne,
+     "SIZE",
+     "communicators of more than one GPU, or a range",
+     kPlanning},
+    {kCoLocated,
+     kMemory,
+     {"co-located"},
+     Arity::kRepeated,
+     "NAME=SIZE",
+     "another process on the same GPU and what it takes; may be given again",
+     kPlanning},
 
     {kDrafter,
      kDraft,
      {"drafter", "speculative-draft-model-path", "speculative-model"},
      Arity::kOne,
-     "PATH",
-     "config.json or checkpoint directory of the drafter",
-     kPlanning},
+     "MODEL",
+     "config.json, checkpoint directory or name of the drafter",
+     kPlanning,
+     "@model"},
     {kDrafterKind,
      kDraft,
      {"drafter-kind", "speculative-algorithm"},
      Arity::kOne,
      "KIND",
      "mtp, eagle3, dflash, dspark, domino, peagle, draft_target, pard,\nngram, suffix_automaton",
-     kPlanning},
+     kPlanning,
+     "mtp eagle3 dflash dspark domino peagle draft_target pard ngram suffix_automaton"},
     {kDrafterBackend,
      kDraft,
      {"drafter-backend"},
      Arity::kOne,
      "NAME",
      "back-end that the engine is told to use (TRTLLM, CUTEDSL, FA4, VANILLA)",
-     kPlanning},
+     kPlanning,
+     "TRTLLM CUTEDSL FA4 VANILLA"},
     {kNumDraftTokens,
      kDraft,
      {"num-draft-tokens", "num-speculative-tokens", "max-draft-len"},
@@ -197,7 +264,8 @@ constexpr auto kSpecs = std::to_array<OptionSpec>({
      Arity::kOne,
      "DTYPE",
      "format of the draft pool; the target's never makes it cheaper",
-     kPlanning},
+     kPlanning,
+     "@dtype"},
     {kDraftPageSize,
      kDraft,
      {"draft-page-size", "draft-block-size", "draft-tokens-per-block"},
@@ -212,14 +280,16 @@ constexpr auto kSpecs = std::to_array<OptionSpec>({
      Arity::kOne,
      "SET",
      "trtllm (default), exact: only rows that run here, kvpool: the bundled kernels",
-     kPlanning},
+     kPlanning,
+     "trtllm exact kvpool"},
     {kKernels,
      kRows,
      {"kernels"},
      Arity::kRepeated,
      "FILE",
      "TOML file with further kernel rows; may be given again",
-     kPlanning},
+     kPlanning,
+     "@file"},
     {kSelfTest,
      kRows,
      {"self-test"},
@@ -227,7 +297,7 @@ constexpr auto kSpecs = std::to_array<OptionSpec>({
      "",
      "run the bundled kernels on a GPU",
      kKernelsOnly},
-    {kEngine, kRows, {"engine"}, Arity::kOne, "NAME", "whose rules: kvpool", kPlanning},
+    {kEngine, kRows, {"engine"}, Arity::kOne, "NAME", "whose rules: kvpool", kPlanning, "kvpool"},
     {kEngineVersion,
      kRows,
      {"engine-version"},
@@ -242,14 +312,16 @@ constexpr auto kSpecs = std::to_array<OptionSpec>({
      Arity::kOne,
      "FILE",
      "TOML file with these options as keys; the command line wins",
-     kPlanning},
+     kPlanning,
+     "@file"},
     {kAllocations,
      kInOut,
      {"allocations"},
      Arity::kOne,
      "FILE",
      "JSON array of {pool, address, bytes} that an engine allocated",
-     kVerifyOnly},
+     kVerifyOnly,
+     "@file"},
     {kVerifyOnGpu,
      kInOut,
      {"verify-on-gpu"},
@@ -264,6 +336,14 @@ constexpr auto kSpecs = std::to_array<OptionSpec>({
      "N",
      "pipeline stage to compare, from 0 (default: the stage that holds the fewest tokens)",
      kVerifyOnly},
+    {kAllow,
+     kInOut,
+     {"allow"},
+     Arity::kRepeated,
+     "KIND",
+     "findings that are no fault: not_understood, contradictory, defaulted",
+     kLintOnly,
+     "not_understood contradictory defaulted"},
     {kJson, kInOut, {"json"}, Arity::kFlag, "", "one JSON document on standard output", kWithJson},
 });
 
@@ -299,16 +379,6 @@ constexpr auto kForeign = std::to_array<ForeignOption>({
 }
 
 }  // namespace
-
-std::string_view to_string(Command command) noexcept {
-  switch (command) {
-    case Command::kPlan: return "plan";
-    case Command::kExplain: return "explain";
-    case Command::kKernels: return "kernels";
-    case Command::kVerify: return "verify";
-  }
-  return "plan";
-}
 
 std::span<const OptionSpec> option_specs() noexcept { return kSpecs; }
 

@@ -4,57 +4,16 @@
 
 #include <kvpool/core/version.hpp>
 
+#include "spelling.hpp"
+
 #include <CLI/CLI.hpp>
 
 #include <algorithm>
-#include <array>
 #include <memory>
 #include <utility>
 
 namespace kvpool::cli {
 namespace {
-
-constexpr std::string_view kExamples =
-    "kvplan plans the KV-cache memory of an LLM inference engine, to the byte, without a GPU.\n"
-    "\n"
-    "  What fits on this GPU, and what to change if it does not?\n"
-    "    kvplan plan ./Llama-3.1-70B -tp 4 --gpu h200 --max-num-seqs 64 --max-model-len 32k\n"
-    "\n"
-    "  A target, its drafter, and a page size for both:\n"
-    "    kvplan plan target/config.json --drafter draft/config.json --drafter-kind dspark \\\n"
-    "        --tp 16 --gpu gb200 --page-size 64\n"
-    "\n"
-    "  Does what an engine allocated agree with what the plan charged?\n"
-    "    kvplan plan ./model --gpu h200 --json > plan.json\n"
-    "    kvplan verify plan.json --allocations allocations.json\n";
-
-constexpr std::string_view kFooter =
-    "Exit status: 0 fits (verify: agrees), 1 bytes are missing (verify: disagrees), 2 wrong\n"
-    "command line, 3 bad or unsupported input or a refusal, 4 device or I/O error.\n";
-
-struct CommandText {
-  std::string_view summary;
-  std::string_view examples;
-};
-
-constexpr std::array<CommandText, 4> kCommandTexts{{
-    {"what fits: pools, pages, tokens, sequences, the ledger and every decision",
-     "  kvplan plan ./Llama-3.1-70B -tp 4 --gpu h200 --max-num-seqs 64 --max-model-len 32k\n"
-     "  kvplan plan ./model --kv-budget 40GiB --kv-cache-dtype fp8 --page-size 32\n"
-     "  kvplan plan ./target --drafter ./draft --tp 16 --gpu gb200 --json\n"},
-    {"every figure derived: config key, formula, number",
-     "  kvplan explain ./Llama-3.1-70B -tp 4 --gpu h200\n"
-     "  kvplan explain ./model --kv-budget 40GiB --page-size 32\n"
-     "  kvplan explain ./target --drafter ./draft --tp 16 --gpu gb200\n"},
-    {"which kernels serve which page sizes, and why not",
-     "  kvplan kernels\n"
-     "  kvplan kernels ./target --drafter ./draft --tp 16 --gpu gb200\n"
-     "  kvplan kernels ./model --gpu h200 --kernels my_kernels.toml --json\n"},
-    {"does what an engine allocated agree with what a plan charged",
-     "  kvplan verify plan.json --allocations allocations.json\n"
-     "  kvplan verify plan.json --allocations allocations.json --stage 1 --json\n"
-     "  kvplan plan ./model --gpu h200 --json > plan.json   (makes the plan)\n"},
-}};
 
 /// CLI11's help with examples first.
 class HelpText : public CLI::Formatter {
@@ -89,13 +48,11 @@ using Store = std::map<OptionId, std::vector<std::string>>;
 
 /// A subcommand with all options that it takes.
 CLI::App* add_command(CLI::App& app, Command command, Store& store, std::string& input) {
-  const CommandText& text = kCommandTexts.at(static_cast<std::size_t>(command));
-  CLI::App* sub = app.add_subcommand(std::string{to_string(command)}, std::string{text.summary});
-  const bool verify = command == Command::kVerify;
-  sub->add_option(verify ? "PLAN" : "MODEL", input,
-                  verify ? "plan document that 'kvplan plan --json' wrote"
-                         : "config.json or checkpoint directory of the model")
-      ->type_name(" ");
+  const CommandSpec& about = command_spec(command);
+  CLI::App* sub = app.add_subcommand(std::string{about.name}, std::string{about.summary});
+  if (!about.input.empty()) {
+    sub->add_option(std::string{about.input}, input, std::string{about.input_help})->type_name(" ");
+  }
   for (const OptionSpec& spec : option_specs()) {
     if (!spec.serves(command)) {
       continue;
@@ -121,23 +78,22 @@ CLI::App* add_command(CLI::App& app, Command command, Store& store, std::string&
 
 [[nodiscard]] std::string help_text(const CLI::App& app, const NormalArguments& normal) {
   if (!normal.has_command) {
-    std::string text{kExamples};
+    std::string text{program_examples()};
     text += "\nCommands (kvplan COMMAND --help):\n";
-    for (const Command command :
-         {Command::kPlan, Command::kExplain, Command::kKernels, Command::kVerify}) {
-      std::string name{to_string(command)};
-      name.resize(9, ' ');
+    for (const CommandSpec& spec : command_specs()) {
+      std::string name{spec.name};
+      name.resize(12, ' ');
       text += "  " + name;
-      text += kCommandTexts.at(static_cast<std::size_t>(command)).summary;
+      text += spec.summary;
       text += "\n";
     }
-    return text + "\n" + std::string{kFooter};
+    return text + "\n" + std::string{exit_status_text()};
   }
   const std::string name{to_string(normal.command)};
-  const CommandText& about = kCommandTexts.at(static_cast<std::size_t>(normal.command));
+  const CommandSpec& about = command_spec(normal.command);
   std::string text{about.examples};
   text += "\n" + app.get_subcommand(name)->help("kvplan") + "\n";
-  return text + std::string{kFooter};
+  return text + std::string{exit_status_text()};
 }
 
 }  // namespace
@@ -172,25 +128,25 @@ CommandLine read_command_line(std::span<const std::string_view> arguments) {
   app.require_subcommand(1);
   Store store;
   std::string input;
-  for (const Command command :
-       {Command::kPlan, Command::kExplain, Command::kKernels, Command::kVerify}) {
-    if (command == normal.command) {
-      CLI::App* sub = add_command(app, command, store, input);
-      sub->set_help_flag();
-    }
-  }
+  add_command(app, normal.command, store, input)->set_help_flag();
   if (normal.help) {
     return {.options = {}, .text = help_text(app, normal)};
   }
   if (!normal.has_command) {
-    throw usage_failure(
-        "no command given; there are plan, explain, kernels, verify "
-        "(kvplan --help)");
+    std::vector<std::string_view> names;
+    for (const CommandSpec& spec : command_specs()) {
+      names.push_back(spec.name);
+    }
+    throw usage_failure("no command given; there are " + joined(names) + " (kvplan --help)");
+  }
+  const std::string_view expected = command_spec(normal.command).input;
+  if (expected.empty() && !normal.positionals.empty()) {
+    throw usage_failure("'kvplan " + std::string{to_string(normal.command)} +
+                        "' takes no argument, got '" + normal.positionals[0] + "'");
   }
   if (normal.positionals.size() > 1) {
-    throw usage_failure(
-        "one " + std::string{normal.command == Command::kVerify ? "PLAN" : "MODEL"} +
-        " is expected, got '" + normal.positionals[0] + "' and '" + normal.positionals[1] + "'");
+    throw usage_failure("one " + std::string{expected} + " is expected, got '" +
+                        normal.positionals[0] + "' and '" + normal.positionals[1] + "'");
   }
   // CLI11 takes its arguments from the end.
   std::vector<std::string> words{normal.positionals.rbegin(), normal.positionals.rend()};

@@ -4,6 +4,7 @@
 
 #include <kvpool/core/size_text.hpp>
 #include <kvpool/core/version.hpp>
+#include <kvpool/io/device_file.hpp>
 #include <kvpool/io/kernel_file.hpp>
 #include <kvpool/kernels/capabilities.hpp>
 
@@ -13,6 +14,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <initializer_list>
 #include <system_error>
 #include <utility>
 #include <vector>
@@ -51,6 +53,10 @@ class Values {
   /// A size in bytes.
   [[nodiscard]] std::optional<Bytes> size(OptionId id) const {
     return parsed<Bytes>(id, parse_size);
+  }
+  /// A size, or a range of sizes.
+  [[nodiscard]] std::optional<SizeRange> size_range(OptionId id) const {
+    return parsed<SizeRange>(id, parse_size_range);
   }
   /// A number of tokens of at least 1; nothing for `auto`.
   [[nodiscard]] std::optional<Tokens> tokens(OptionId id) const {
@@ -154,12 +160,62 @@ void read_parallelism(const Options& options, const Values& values, Parallelism&
   parallelism.attention_data_parallel = options.flag(kAttentionDp);
 }
 
+/// `vllm@0.21`: the engine whose overheads are assumed.
+void read_host_engine(const Options& options, OverheadRequest& overheads) {
+  const GivenValue* given = options.find(kHostEngine);
+  if (given == nullptr) {
+    return;
+  }
+  const std::size_t at = given->text.find('@');
+  overheads.engine = given->text.substr(0, at);
+  overheads.version = at == std::string::npos ? std::string{} : given->text.substr(at + 1);
+  const auto engines = host_engines();
+  if (std::ranges::find(engines, overheads.engine) == engines.end()) {
+    Values::fail_choice(*given, kHostEngine, "engine", engines);
+  }
+  if (at != std::string::npos && (overheads.version.empty() || overheads.version.front() < '0' ||
+                                  overheads.version.front() > '9')) {
+    given->fail(option_spec(kHostEngine), "a version follows the @, such as 0.21");
+  }
+}
+
+/// `NAME=SIZE`, once for each process.
+void read_co_located(const Options& options, OverheadRequest& overheads) {
+  const auto given = options.values.find(kCoLocated);
+  if (given == options.values.end()) {
+    return;
+  }
+  for (const GivenValue& value : given->second) {
+    const std::size_t equals = value.text.find('=');
+    if (equals == std::string::npos || equals == 0) {
+      value.fail(option_spec(kCoLocated), "NAME=SIZE is expected, got '" + value.text + "'");
+    }
+    const auto size = parse_size_range(std::string_view{value.text}.substr(equals + 1));
+    if (!size) {
+      value.fail(option_spec(kCoLocated), size.error().message);
+    }
+    overheads.co_located.push_back({.name = value.text.substr(0, equals), .size = *size});
+  }
+}
+
+void read_overheads(const Options& options, const Values& values, OverheadRequest& overheads) {
+  read_host_engine(options, overheads);
+  read_co_located(options, overheads);
+  overheads.activations = values.size_range(kActivations);
+  overheads.cuda_context = values.size_range(kCudaContext);
+  overheads.cuda_graphs = values.size_range(kCudaGraphs);
+  overheads.communication = values.size_range(kCommunication);
+}
+
 void read_memory(const Options& options, const Values& values, PlanRequest& request) {
+  const std::vector<DeviceSpec> devices = read_devices(options);
   std::vector<std::string_view> names;
-  for (const DeviceSpec& device : known_devices()) {
+  for (const DeviceSpec& device : devices) {
     names.emplace_back(device.name);
   }
-  request.device = values.choice<DeviceSpec>(kGpu, "GPU", find_device, names);
+  request.device = values.choice<DeviceSpec>(
+      kGpu, "GPU", [&devices](std::string_view name) { return find_device(name, devices); }, names);
+  read_overheads(options, values, request.budget.overheads);
   request.budget.gpu_memory = values.size(kGpuMemory);
   request.budget.kv_budget = values.size(kKvBudget);
   request.budget.weights = values.size(kWeights);
@@ -306,14 +362,23 @@ std::int64_t parse_share_ppm(std::string_view text) noexcept {
 
 std::string unused_options(const Options& options) {
   std::string names;
-  if (options.find(kKvBudget) != nullptr) {
-    for (const OptionId id : {kGpuMemory, kGpuMemoryUtilization, kWeights, kOverhead}) {
+  const auto list = [&](std::initializer_list<OptionId> ids) {
+    for (const OptionId id : ids) {
       if (options.find(id) != nullptr) {
         names.append(names.empty() ? "" : ", ").append(option_spec(id).flag());
       }
     }
+  };
+  if (options.find(kKvBudget) != nullptr) {
+    list({kGpuMemory, kGpuMemoryUtilization, kWeights, kOverhead, kHostEngine, kActivations,
+          kCudaContext, kCudaGraphs, kCommunication, kCoLocated});
+    return names.empty() ? names : names + ": not used, --kv-budget starts below them";
   }
-  return names.empty() ? names : names + ": not used, --kv-budget starts below them";
+  if (options.find(kOverhead) != nullptr) {
+    list({kHostEngine, kActivations, kCudaContext, kCudaGraphs, kCommunication});
+    return names.empty() ? names : names + ": not used, --overhead stands for all of them";
+  }
+  return names;
 }
 
 std::string spelled_as(const Options& options, OptionId id) {
@@ -331,6 +396,21 @@ std::optional<KernelSet> asked_kernel_set(const Options& options) {
 
 std::optional<std::int64_t> read_stage(const Options& options) {
   return Values{options}.number(kStage, 0);
+}
+
+std::vector<DeviceSpec> read_devices(const Options& options) {
+  const auto known = known_devices();
+  std::vector<DeviceSpec> devices{known.begin(), known.end()};
+  const auto files = options.values.find(kGpus);
+  if (files == options.values.end()) {
+    return devices;
+  }
+  for (const GivenValue& file : files->second) {
+    for (DeviceSpec& device : value_or_fail(io::read_device_file(file.text))) {
+      devices.push_back(std::move(device));
+    }
+  }
+  return devices;
 }
 
 CapabilityRegistry read_registry(const Options& options) {
@@ -360,7 +440,9 @@ Deployment read_deployment(const Options& options) {
   read_memory(options, values, request);
   read_cache(values, request);
   if (options.input.empty()) {
-    throw usage_failure("MODEL is missing: the path of a config.json or of a checkpoint directory");
+    throw usage_failure(
+        "MODEL is missing: the path of a config.json or of a checkpoint directory, or a name of "
+        "'kvplan models'");
   }
   deployment.registry = read_registry(options);
   request.target = read_model(options.input);

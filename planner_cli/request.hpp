@@ -3,6 +3,7 @@
 #pragma once
 
 #include <kvpool/capability/capability_registry.hpp>
+#include <kvpool/capability/device_spec.hpp>
 #include <kvpool/plan/plan_request.hpp>
 
 #include "options.hpp"
@@ -10,6 +11,7 @@
 #include <cstdint>
 #include <optional>
 #include <string_view>
+#include <vector>
 
 namespace kvpool::cli {
 
@@ -23,6 +25,10 @@ struct Deployment {
 
 /// The known kernels, and those of `--kernels` files.
 [[nodiscard]] CapabilityRegistry read_registry(const Options& options);
+
+/// The known GPUs, and behind them those of `--gpus` files, which win over known ones of the same
+/// name.
+[[nodiscard]] std::vector<DeviceSpec> read_devices(const Options& options);
 
 /// Understands every option and reads the files that they name. Throws a `Failure`: usage for a
 /// value on the command line, input for what stands in files.

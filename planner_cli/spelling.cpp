@@ -13,7 +13,21 @@ constexpr std::size_t kLongestName = 64;
 /// Up to one edit in this many letters is a typing mistake.
 constexpr std::size_t kLettersPerEdit = 3;
 
+[[nodiscard]] std::string without_separators(std::string_view text) {
+  std::string out;
+  for (const char letter : text) {
+    if (letter != '-' && letter != '_' && letter != '.' && letter != ' ') {
+      out += letter >= 'A' && letter <= 'Z' ? static_cast<char>(letter - 'A' + 'a') : letter;
+    }
+  }
+  return out;
+}
+
 }  // namespace
+
+bool contains_loosely(std::string_view text, std::string_view part) {
+  return without_separators(text).find(without_separators(part)) != std::string::npos;
+}
 
 std::size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<std::size_t> before(b.size() + 1);

@@ -22,6 +22,9 @@ namespace kvpool::cli {
                                        std::span<const std::string_view> candidates,
                                        std::string_view prefix = {});
 
+/// True if `text` contains `part`, case and the separators `-`, `_`, `.` and space aside.
+[[nodiscard]] bool contains_loosely(std::string_view text, std::string_view part);
+
 /// The candidates, separated by commas.
 [[nodiscard]] std::string joined(std::span<const std::string_view> words);
 

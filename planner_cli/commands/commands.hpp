@@ -19,4 +19,19 @@ namespace kvpool::cli {
 /// `kvplan verify`: compares an engine's allocations with a plan.
 [[nodiscard]] ExitCode run_verify(const Options& options);
 
+/// `kvplan lint`: what in a config or deployment is not understood, contradictory or defaulted.
+[[nodiscard]] ExitCode run_lint(const Options& options);
+
+/// `kvplan models`: the catalogue.
+[[nodiscard]] ExitCode run_models(const Options& options);
+
+/// `kvplan gpus`: the known GPUs and those of `--gpus` files.
+[[nodiscard]] ExitCode run_gpus(const Options& options);
+
+/// `kvplan completion`: a completion script for a shell.
+[[nodiscard]] ExitCode run_completion(const Options& options);
+
+/// `kvplan man`: the manual page.
+[[nodiscard]] ExitCode run_man(const Options& options);
+
 }  // namespace kvpool::cli

@@ -95,7 +95,11 @@ void explain_uneven_weights(const WeightShares& shares, std::int64_t stages,
 void explain_weights(const Plan& plan, const ModelConfig& model, std::string_view line_name,
                      Report& report) {
   const LedgerLine* line = find_line(plan, line_name);
-  if (line == nullptr || line->kind != LedgerKind::kAssumed) {
+  if (line == nullptr || plan.request.budget.weights.has_value()) {
+    return;
+  }
+  if (model.weights.has_value()) {
+    explain_stored_weights(plan, model, line_name, report);
     return;
   }
   const ParameterEstimate& estimate = model.parameters;

@@ -6,6 +6,8 @@
 
 #include "output/report.hpp"
 
+#include <string_view>
+
 // Every line of these sections of the form `label: expression = number unit` is arithmetic: its
 // numbers come from the library, and a test calculates it again. Operators are x, +, -, /, ceil(),
 // floor() and min(); words are units.
@@ -22,6 +24,9 @@ void explain_page_decisions(const Plan& plan, Report& report);
 void explain_pool_sizes(const Plan& plan, Report& report);
 /// Pages and bytes of one sequence of the longest length.
 void explain_sequence(const Plan& plan, Report& report);
+/// Weights of one rank from the headers of a checkpoint's files. @pre `model.weights` is there
+void explain_stored_weights(const Plan& plan, const ModelConfig& model, std::string_view line_name,
+                            Report& report);
 /// From the device's total to the KV budget, and what becomes of it.
 void explain_ledger(const Plan& plan, Report& report);
 

@@ -11,7 +11,7 @@ namespace kvpool {
 namespace {
 
 /// Other names of known devices, without case and separators.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 10> kAliases = {{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 14> kAliases = {{
     {"h100sxm", "h100"},
     {"h100sxm5", "h100"},
     {"h100sxm80gb", "h100"},
@@ -22,6 +22,10 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 10> kAliases
     {"a10g", "a10"},
     {"4090", "rtx-4090"},
     {"5090", "rtx-5090"},
+    {"a10040gb", "a100-40"},
+    {"a100sxm440gb", "a100-40"},
+    {"gh20096gb", "gh200"},
+    {"dgxspark", "gb10"},
 }};
 
 /// Walks a name in lower case, leaving out separators.
@@ -63,15 +67,24 @@ bool same_name(std::string_view a, std::string_view b) {
 }  // namespace
 
 std::optional<DeviceSpec> find_device(std::string_view name) {
+  return find_device(name, known_devices());
+}
+
+std::optional<DeviceSpec> find_device(std::string_view name, std::span<const DeviceSpec> devices) {
   const auto* const alias = std::ranges::find_if(
       kAliases, [&](const auto& entry) { return same_name(entry.first, name); });
-  const std::string_view wanted = alias == kAliases.end() ? name : alias->second;
-  for (const DeviceSpec& device : known_devices()) {
-    if (same_name(device.name, wanted)) {
-      return device;
+  const DeviceSpec* found = nullptr;
+  for (const DeviceSpec& device : devices) {
+    if (same_name(device.name, name)) {
+      found = &device;
     }
   }
-  return std::nullopt;
+  for (const DeviceSpec& device : devices) {
+    if (found == nullptr && alias != kAliases.end() && same_name(device.name, alias->second)) {
+      found = &device;
+    }
+  }
+  return found == nullptr ? std::nullopt : std::optional{*found};
 }
 
 }  // namespace kvpool

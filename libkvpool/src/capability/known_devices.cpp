@@ -31,6 +31,8 @@ struct DeviceLine {
 };
 
 constexpr std::string_view kOneSample = "one CUDA-visible figure was observed";
+constexpr std::string_view kAmd =
+    "HIP's total; the unit in which memory is mapped is taken to be NVIDIA's";
 
 // Marketed: vendor pages and MLPerf v6.1 system files. nvidia-smi: captures in public repositories.
 // CUDA-visible: PyTorch's "total capacity" messages in public issues.
@@ -41,20 +43,32 @@ constexpr DeviceLine kDevices[] = {
     {"h100", "sm_90", 80, 81559, 7910, 7933, 3350, 132, "SXM; 79.18 GiB is typical"},
     {"h100-pcie", "sm_90", 80, 81559, 7910, 7933, 2000, 114},
     {"h100-nvl", "sm_90", 94, 95830, 9298, 9326, 3900, 132,
-     "the CUDA-visible range was not observed: it is nvidia-smi's figure less the 0.32 to 0.60 GiB "
-     "that other Hopper GPUs lose"},
+     "the CUDA-visible range is nvidia-smi's figure less the 0.32 to 0.60 GiB that other Hopper "
+     "GPUs lose; one figure was observed, 93.00 GiB"},
     {"h200", "sm_90", 141, 143771, 13980, 13981, 4800, 132},
     {"b200", "sm_100", 180, 183359, 17835, 17836, 8000, 148},
     {"gb200", "sm_100", 186, 189471, 18431, 18431, 8000, 160, kOneSample},
     {"b300", "sm_103", 288, 275040, 26769, 26769, 8000, 160, kOneSample},
     {"gb300", "sm_103", 288, 284208, 27650, 27650, 8000, 160, kOneSample},
+    {"gh200", "sm_90", 96, 97871, 9498, 9526, 4000, 132,
+     "the CUDA-visible range was not observed: it is nvidia-smi's figure less the 0.32 to 0.60 GiB "
+     "that other Hopper GPUs lose; the bandwidth is not confirmed"},
+    {"a100-40", "sm_80", 40, 40960, 3950, 3959, 1555, 108},
     {"a100-80", "sm_80", 80, 81920, 7914, 7925, 2039, 108, "SXM; PCIe has 1935 GB/s"},
     {"a10", "sm_86", 24, 23028, 2203, 2206, 600, 80},
     {"l4", "sm_89", 24, 23034, 2203, 2204, 300, 58},
     {"l40s", "sm_89", 48, 46068, 4453, 4453, 864, 142, kOneSample},
+    {"rtx-6000-ada", "sm_89", 48, 0, 4737, 4737, 960, 142,
+     "one CUDA-visible figure was observed; nvidia-smi's was not; the bandwidth is not confirmed"},
     {"rtx-4090", "sm_89", 24, 24564, 2352, 2364, 1008, 128},
     {"rtx-5090", "sm_120", 32, 32607, 3136, 3137, 1792, 170},
     {"rtx-pro-6000", "sm_120", 96, 97887, 9497, 9501, 1792, 188},
+    {"gb10", "sm_121", 128, 0, 12169, 12169, 273, 48,
+     "DGX Spark; the memory is the CPU's, too; one CUDA-visible figure was observed; marketed "
+     "memory and bandwidth are not confirmed"},
+    {"mi300x", "gfx942", 192, 196592, 19198, 19198, 5300, 304, kAmd},
+    {"mi325x", "gfx942", 256, 262128, 25598, 25598, 6000, 304, kAmd},
+    {"mi355x", "gfx950", 288, 0, 28798, 28798, 8000, 256, kAmd},
 };
 
 Bytes gibibytes_from_hundredths(std::int64_t hundredths) {

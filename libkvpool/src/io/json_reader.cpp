@@ -38,7 +38,23 @@ const JsonReader::Layer* JsonReader::owner(std::string_view key) const noexcept 
   return nullptr;
 }
 
-const Json* JsonReader::find(std::string_view key) const noexcept {
+void JsonReader::record(std::string_view key) const {
+  if (asked_ != nullptr && !asked_->contains(key)) {
+    asked_->emplace(key);
+  }
+}
+
+bool JsonReader::mentions(std::string_view key) const {
+  record(key);
+  return owner(key) != nullptr;
+}
+
+const Json* JsonReader::find(std::string_view key) const {
+  record(key);
+  return peek(key);
+}
+
+const Json* JsonReader::peek(std::string_view key) const noexcept {
   const Layer* layer = owner(key);
   const Json* value = layer == nullptr ? nullptr : layer->object->find(key);
   return value == nullptr || value->is_null() ? nullptr : value;

@@ -7,8 +7,10 @@
 #include "json_value.hpp"
 
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <optional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -63,11 +65,16 @@ class JsonReader {
   void overlay(const Json& object, std::string prefix);
 
   /// The value under `key`, if present and not null.
-  [[nodiscard]] const Json* find(std::string_view key) const noexcept;
+  [[nodiscard]] const Json* find(std::string_view key) const;
+  /// As `find`, for looking over keys whose meaning is not asked: not recorded.
+  [[nodiscard]] const Json* peek(std::string_view key) const noexcept;
   /// True when `key` is present and not null.
-  [[nodiscard]] bool has(std::string_view key) const noexcept { return find(key) != nullptr; }
+  [[nodiscard]] bool has(std::string_view key) const { return find(key) != nullptr; }
   /// True when `key` is present, even as null.
-  [[nodiscard]] bool mentions(std::string_view key) const noexcept { return owner(key) != nullptr; }
+  [[nodiscard]] bool mentions(std::string_view key) const;
+  /// From now on, keys that are asked for go into `keys`; of this reader and its copies, not of
+  /// readers of nested objects. @pre `keys` outlives them
+  void record_into(std::set<std::string, std::less<>>& keys) noexcept { asked_ = &keys; }
   /// Names of all keys, of every object; null ones too.
   [[nodiscard]] std::vector<std::string_view> keys() const;
   /// The key as it stands in the file, with the prefix of the object that has it.
@@ -116,8 +123,11 @@ class JsonReader {
   };
   [[nodiscard]] const Layer* owner(std::string_view key) const noexcept;
 
+  void record(std::string_view key) const;
+
   std::vector<Layer> layers_;
   std::string file_;
+  std::set<std::string, std::less<>>* asked_ = nullptr;
 };
 
 }  // namespace kvpool::io::detail

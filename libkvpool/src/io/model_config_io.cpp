@@ -6,6 +6,7 @@
 #include "json_reader.hpp"
 #include "json_value.hpp"
 #include "layer_kinds.hpp"
+#include "model_assembly.hpp"
 #include "model_fields.hpp"
 #include "model_layers.hpp"
 #include "quantization.hpp"
@@ -38,33 +39,44 @@ std::string display_name(const std::string& file) {
   return path.stem().string();
 }
 
-ModelConfig assemble(const detail::Json& root, const std::string& file,
-                     const detail::JsonReader* beside) {
-  const detail::JsonReader config = detail::open_config(root, file);
-  detail::refuse_unknown_caches(config);
-  detail::FactLog facts;
-  const detail::ModelFields fields = detail::read_fields(config, facts);
-  const detail::LayerKinds kinds = detail::read_layer_kinds(config, fields);
+}  // namespace
+
+namespace detail {
+
+ModelConfig assemble_model(const Json& root, const std::string& file, const JsonReader* beside,
+                           std::set<std::string, std::less<>>* asked_keys) {
+  JsonReader config = open_config(root, file);
+  if (asked_keys != nullptr) {
+    config.record_into(*asked_keys);
+  }
+  refuse_unknown_caches(config);
+  FactLog facts;
+  const ModelFields fields = read_fields(config, facts);
+  const LayerKinds kinds = read_layer_kinds(config, fields);
 
   ModelConfig model;
   model.name = display_name(file);
   model.model_type = fields.model_type;
   model.architecture = fields.architectures.empty() ? std::string{} : fields.architectures.front();
-  model.layers = detail::build_layers(config, fields, kinds, facts);
-  model.drafter = detail::read_drafter(config, fields, facts);
-  detail::MtpLayers mtp = detail::build_mtp_layers(config, fields, model.layers, facts);
+  model.layers = build_layers(config, fields, kinds, facts);
+  model.drafter = read_drafter(config, fields, facts);
+  MtpLayers mtp = build_mtp_layers(config, fields, model.layers, facts);
   model.mtp_layer = std::move(mtp.caches);
   model.mtp_layers = mtp.count;
   model.native_dtype = fields.native_dtype;
-  model.checkpoint_kv_dtype = detail::read_checkpoint_kv_dtype(config, beside, facts);
+  model.checkpoint_kv_dtype = read_checkpoint_kv_dtype(config, beside, facts);
   model.max_positions = fields.max_positions;
   model.query_heads = Heads{fields.query_heads};
   model.hidden_size = fields.hidden_size;
-  model.parameters = detail::estimate_parameters(config, fields, kinds,
-                                                 detail::read_weight_format(config, beside), model);
+  model.parameters =
+      estimate_parameters(config, fields, kinds, read_weight_format(config, beside), model);
   model.facts = std::move(facts).take();
   return model;
 }
+
+}  // namespace detail
+
+namespace {
 
 Result<ModelConfig> parse(std::string_view json, const std::string& file,
                           std::string_view quant_json, const std::string& quant_file) {
@@ -74,7 +86,7 @@ Result<ModelConfig> parse(std::string_view json, const std::string& file,
       return std::move(root).error();
     }
     if (quant_json.empty()) {
-      return assemble(*root, file, nullptr);
+      return detail::assemble_model(*root, file, nullptr, nullptr);
     }
     Result<detail::Json> quant = detail::parse_json(quant_json, quant_file);
     if (!quant.has_value()) {
@@ -84,7 +96,7 @@ Result<ModelConfig> parse(std::string_view json, const std::string& file,
     if (quant->object() == nullptr) {
       beside.invalid({}, quant->shortened(), "must be a JSON object");
     }
-    return assemble(*root, file, &beside);
+    return detail::assemble_model(*root, file, &beside, nullptr);
   } catch (detail::Refused& refused) {
     return std::move(refused.error);
   } catch (const std::exception& e) {

@@ -49,6 +49,14 @@ class FieldReader {
     }
   }
 
+  /// Absent in documents from before there were overheads by engine.
+  void operator()(const char* key, OverheadRequest& value,
+                  Limits limits = detail::limits::kAny) const {
+    if (object_.has(key)) {
+      read(key, value, limits);
+    }
+  }
+
  private:
   void need(const char* key) const {
     if (!object_.has(key)) {

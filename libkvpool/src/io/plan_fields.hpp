@@ -8,13 +8,11 @@
 #include <kvpool/plan/pool_plan.hpp>
 
 #include "json_reader.hpp"
+#include "plan_domains.hpp"
 
 #include <concepts>
 #include <cstdint>
-#include <limits>
 #include <optional>
-#include <span>
-#include <string_view>
 #include <type_traits>
 
 namespace kvpool::io::detail {
@@ -22,57 +20,6 @@ namespace kvpool::io::detail {
 /// `U`, const or not.
 template <typename T, typename U>
 concept Maybe = std::same_as<std::remove_const_t<T>, U>;
-
-/// Domains of the request's numbers: those that the planner accepts, and for a model those of the
-/// config reader, or wider where no product can leave 64 bits.
-namespace limits {
-inline constexpr Limits kAny{std::numeric_limits<std::int64_t>::min(),
-                             std::numeric_limits<std::int64_t>::max()};
-inline constexpr Limits kRanks{1, 65'536};
-inline constexpr Limits kHeadsOrNone{0, 65'536};
-inline constexpr Limits kElements{0, std::int64_t{1} << 50};
-inline constexpr Limits kStateElements{0, std::int64_t{1} << 40};
-inline constexpr Limits kTokensOrNone{0, std::int64_t{1} << 40};
-inline constexpr Limits kPage{0, 65'536};
-inline constexpr Limits kSequences{0, std::int64_t{1} << 31};
-inline constexpr Limits kCount{0, 65'536};
-inline constexpr Limits kStateSlots{1, 131'072};
-inline constexpr Limits kBytes{0, std::int64_t{1} << 60};
-inline constexpr Limits kGranule{1, std::int64_t{1} << 60};
-inline constexpr Limits kMillion{0, 1'000'000};
-}  // namespace limits
-
-/// All values of an enumeration that has a text form.
-template <typename E>
-[[nodiscard]] std::span<const E> all_values() noexcept {
-  if constexpr (std::same_as<E, KvDtype>) {
-    return all_kv_dtypes();
-  } else if constexpr (std::same_as<E, SpanKind>) {
-    static constexpr E kAll[] = {E::kFull, E::kSlidingWindow, E::kChunked, E::kCross};
-    return kAll;
-  } else if constexpr (std::same_as<E, StateFamily>) {
-    static constexpr E kAll[] = {E::kMamba2, E::kGatedDeltaNet, E::kKimiDelta, E::kShortConv};
-    return kAll;
-  } else if constexpr (std::same_as<E, DrafterKind>) {
-    static constexpr E kAll[] = {E::kMtp,    E::kEagle3,         E::kDflash,      E::kDspark,
-                                 E::kDomino, E::kPeagle,         E::kDraftTarget, E::kPard,
-                                 E::kNgram,  E::kSuffixAutomaton};
-    return kAll;
-  } else if constexpr (std::same_as<E, DraftPoolKind>) {
-    static constexpr E kAll[] = {E::kOwnPool, E::kTargetLayers, E::kPrivateArena, E::kNone};
-    return kAll;
-  } else if constexpr (std::same_as<E, KernelSet>) {
-    static constexpr E kAll[] = {E::kTrtllm, E::kExact, E::kKvpool};
-    return kAll;
-  } else {
-    static_assert(std::same_as<E, PageLayout>);
-    static constexpr E kAll[] = {{PageOrder::kPageMajor, RowOrder::kHnd},
-                                 {PageOrder::kPageMajor, RowOrder::kNhd},
-                                 {PageOrder::kLayerMajor, RowOrder::kHnd},
-                                 {PageOrder::kLayerMajor, RowOrder::kNhd}};
-    return kAll;
-  }
-}
 
 template <typename V, Maybe<Span> T>
 void fields(V& visit, T& x) {
@@ -133,6 +80,27 @@ void fields(V& visit, T& x) {
   visit("basis", x.basis);
 }
 
+template <typename V, Maybe<WeightPart> T>
+void fields(V& visit, T& x) {
+  visit("place", x.place);
+  visit("layer", x.layer, limits::kLayersOrNone);
+  visit("split", x.split);
+  visit("units", x.units, limits::kStateElements);
+  visit("inner_units", x.inner_units, limits::kStateElements);
+  visit("bytes", x.bytes, limits::kBytes);
+}
+
+template <typename V, Maybe<StoredWeights> T>
+void fields(V& visit, T& x) {
+  visit("parts", x.parts);
+  visit("tied_embeddings", x.tied_embeddings);
+  visit("stored", x.stored, limits::kBytes);
+  visit("unused", x.unused, limits::kBytes);
+  visit("tensors", x.tensors, limits::kBytes);
+  visit("files", x.files, limits::kBytes);
+  visit("unknown_names", x.unknown_names);
+}
+
 template <typename V, Maybe<ModelConfig> T>
 void fields(V& visit, T& x) {
   visit("name", x.name);
@@ -148,6 +116,7 @@ void fields(V& visit, T& x) {
   visit("hidden_size", x.hidden_size, limits::kStateElements);
   visit("drafter", x.drafter);
   visit("parameters", x.parameters);
+  visit("weights", x.weights);
 }
 
 template <typename V, Maybe<DrafterRequest> T>
@@ -185,6 +154,30 @@ void fields(V& visit, T& x) {
   visit("note", x.note);
 }
 
+template <typename V, Maybe<SizeRange> T>
+void fields(V& visit, T& x) {
+  visit("low", x.low, limits::kBytes);
+  visit("expected", x.expected, limits::kBytes);
+  visit("high", x.high, limits::kBytes);
+}
+
+template <typename V, Maybe<CoLocated> T>
+void fields(V& visit, T& x) {
+  visit("name", x.name);
+  visit("size", x.size);
+}
+
+template <typename V, Maybe<OverheadRequest> T>
+void fields(V& visit, T& x) {
+  visit("engine", x.engine);
+  visit("version", x.version);
+  visit("activations", x.activations);
+  visit("cuda_context", x.cuda_context);
+  visit("cuda_graphs", x.cuda_graphs);
+  visit("communication", x.communication);
+  visit("co_located", x.co_located);
+}
+
 template <typename V, Maybe<BudgetRequest> T>
 void fields(V& visit, T& x) {
   visit("kv_budget", x.kv_budget, limits::kBytes);
@@ -192,6 +185,7 @@ void fields(V& visit, T& x) {
   visit("utilization_ppm", x.utilization_ppm, limits::kMillion);
   visit("weights", x.weights, limits::kBytes);
   visit("overhead", x.overhead, limits::kBytes);
+  visit("overheads", x.overheads);
 }
 
 template <typename V, Maybe<Workload> T>

@@ -151,7 +151,7 @@ std::string not_understood(std::string_view why) {
 // Looks through the config's keys and those of the objects in it.
 void refuse_compression(const JsonReader& config, bool nested) {
   for (const std::string_view key : config.keys()) {
-    const Json* value = config.find(key);
+    const Json* value = config.peek(key);
     if (value == nullptr || says_nothing_of_caches(key)) {
       continue;
     }

@@ -5,6 +5,7 @@
 #include <kvpool/core/checked.hpp>
 
 #include "weight_mlp.hpp"
+#include "weight_vision.hpp"
 
 #include <algorithm>
 #include <array>
@@ -196,8 +197,10 @@ class Basis {
     missing_ += missing_.empty() ? "" : ", ";
     missing_ += what;
   }
+  void add_vision() { vision_ = true; }
   [[nodiscard]] std::string text(const ModelConfig& model, const WeightFormat& format) const {
     std::string out = "estimated from the config: text model";
+    out += vision_ ? " and vision encoder" : "";
     if (model.mtp_layers.count() > 0) {
       out += " with " + std::to_string(model.mtp_layers.count()) + " next-token layers";
     }
@@ -211,6 +214,7 @@ class Basis {
 
  private:
   std::string missing_;
+  bool vision_ = false;
 };
 
 void add_mlp(Sum& sum, const MlpParameters& mlp, const WeightFormat& format, std::int64_t layer,
@@ -319,6 +323,12 @@ ParameterEstimate estimate_parameters(const JsonReader& config, const ModelField
     add_mlp(sum, mlps.of(index), format, index, false);
   }
   sum.add_plain(mlps.encoder());
+  if (const auto vision = vision_parameters(config, fields.hidden_size)) {
+    sum.add_plain(*vision);
+    basis.add_vision();
+  } else if (config.has("vision_config")) {
+    basis.leave_out("the vision encoder");
+  }
 
   // A next-token layer: its mixer, the last layer's MLP, and the projection of two hidden states.
   const MlpParameters last = mlps.of_mtp();

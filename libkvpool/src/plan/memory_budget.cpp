@@ -3,39 +3,20 @@
 #include <kvpool/plan/memory_budget.hpp>
 
 #include <kvpool/core/checked.hpp>
+#include <kvpool/plan/stored_share.hpp>
+
+#include "plan/overhead_lines.hpp"
 
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 namespace kvpool {
 namespace {
 
 constexpr std::int64_t kMillion = 1'000'000;
-constexpr std::int64_t kMiB = std::int64_t{1} << 20;
-
-/// An overhead that published logs agree on only roughly.
-struct AssumedOverhead {
-  std::string_view name;
-  std::int64_t expected_mib;
-  std::int64_t low_mib;
-  std::int64_t high_mib;
-  std::string_view reason;
-};
-
-constexpr AssumedOverhead kContext{"cuda_context", 426, 287, 700,
-                                   "CUDA context of one process; published logs"};
-constexpr AssumedOverhead kCommunication{"communication", 392, 342, 1086,
-                                         "communicators of more than one GPU; published logs"};
-/// Of a step of `kActivationTokens`: half of the 4.8 GiB that dense models take at 16k tokens, from
-/// the least that a log shows to what experts take at 16k.
-constexpr AssumedOverhead kActivations{
-    "activations", 2458, 225, 7557,
-    "in proportion to 2458 MiB at 8192 (225 to 7557); published logs: 4.76 to 5.64 GiB dense, 7.38 "
-    "GiB with experts at 16k, 0.22 GiB at least"};
-constexpr std::int64_t kActivationTokens = 8192;
-constexpr AssumedOverhead kGraphs{"cuda_graphs", 553, 369, 1587, "captured graphs; published logs"};
 
 /// Sum of lines, with its own range.
 struct RangedBytes {
@@ -59,35 +40,6 @@ LedgerLine exact_line(std::string name, Bytes bytes, std::string reason) {
           .reason = std::move(reason)};
 }
 
-LedgerLine assumed_line(const AssumedOverhead& overhead) {
-  return {.name = std::string{overhead.name},
-          .bytes = Bytes{overhead.expected_mib * kMiB},
-          .kind = LedgerKind::kAssumed,
-          .low = Bytes{overhead.low_mib * kMiB},
-          .high = Bytes{overhead.high_mib * kMiB},
-          .reason = std::string{overhead.reason}};
-}
-
-/// Activations of a step of so many tokens.
-LedgerLine activations_line(Tokens step) {
-  const auto scaled = [step](std::int64_t mib) {
-    return Bytes{
-        ceil_div(CheckedInt{mib} * kMiB * step.count(), CheckedInt{kActivationTokens}).saturated()};
-  };
-  return {.name = std::string{kActivations.name},
-          .bytes = scaled(kActivations.expected_mib),
-          .kind = LedgerKind::kAssumed,
-          .low = scaled(kActivations.low_mib),
-          .high = scaled(kActivations.high_mib),
-          .reason = fmt::format("peak of one step of {} tokens (--max-num-batched-tokens), {}",
-                                step.count(), kActivations.reason)};
-}
-
-/// GPUs that exchange data while one replica runs; independent replicas do not.
-std::int64_t communicating_ranks(const Parallelism& p) {
-  return (max(CheckedInt{p.tensor}, CheckedInt{p.expert}) * p.pipeline).saturated();
-}
-
 /// `over 8 ranks`, or by part when parts are divided differently.
 std::string division_text(const WeightShares& shares, std::int64_t pipeline) {
   const auto ranks = [pipeline](const WeightShare& share) {
@@ -108,8 +60,8 @@ std::string division_text(const WeightShares& shares, std::int64_t pipeline) {
 
 /// Weights of one rank, estimated from the config. The ends leave room for what the estimate does
 /// not count and for tensors that ranks keep whole.
-LedgerLine weights_line(std::string name, const ModelConfig& model,
-                        const Parallelism& parallelism) {
+LedgerLine estimated_line(std::string name, const ModelConfig& model,
+                          const Parallelism& parallelism) {
   const WeightShares shares = weight_shares(model.parameters, parallelism);
   const CheckedInt rank{shares.per_rank.count()};
   return {.name = std::move(name),
@@ -119,6 +71,38 @@ LedgerLine weights_line(std::string name, const ModelConfig& model,
           .high = Bytes{ceil_div(rank * 110, CheckedInt{100}).saturated()},
           .reason = fmt::format("{}; {}; --weights replaces it", model.parameters.basis,
                                 division_text(shares, parallelism.pipeline))};
+}
+
+/// Weights of the rank that loads most, from the headers of the checkpoint's files.
+LedgerLine stored_line(std::string name, const ModelConfig& model, const StoredWeights& weights,
+                       const Parallelism& parallelism, bool next_token_layers) {
+  const auto layers = static_cast<std::int64_t>(model.layers.size());
+  const StoredShare share = heaviest_share(weights, layers, parallelism, next_token_layers);
+  std::string reason =
+      fmt::format("read from {} safetensors header{}: {} tensors of {} bytes", weights.files,
+                  weights.files == 1 ? "" : "s", weights.tensors, weights.stored.count());
+  if (parallelism.pipeline > 1) {
+    reason += fmt::format("; stage {}, which loads most", share.stage);
+  }
+  if (!weights.unknown_names.empty()) {
+    reason +=
+        fmt::format("; it is not known how ranks divide {}, ...", weights.unknown_names.front());
+  } else if (share.low != share.high) {
+    reason += "; engines divide encoders or fill token tables differently";
+  }
+  return {.name = std::move(name),
+          .bytes = share.bytes,
+          .kind = share.low == share.high ? LedgerKind::kExact : LedgerKind::kAssumed,
+          .low = share.low,
+          .high = share.high,
+          .reason = std::move(reason)};
+}
+
+LedgerLine weights_line(std::string name, const ModelConfig& model, const Parallelism& parallelism,
+                        bool next_token_layers) {
+  return model.weights.has_value()
+             ? stored_line(std::move(name), model, *model.weights, parallelism, next_token_layers)
+             : estimated_line(std::move(name), model, parallelism);
 }
 
 Result<LedgerLine> device_line(const BudgetRequest& request,
@@ -210,8 +194,8 @@ WeightShares weight_shares(const ParameterEstimate& estimate,
 Result<std::vector<LedgerLine>> budget_ledger(const BudgetRequest& request,
                                               const std::optional<DeviceSpec>& device,
                                               const Parallelism& parallelism, Tokens step_tokens,
-                                              const ModelConfig& target,
-                                              const ModelConfig* drafter) {
+                                              const ModelConfig& target, const ModelConfig* drafter,
+                                              bool next_token_layers) {
   std::vector<LedgerLine> lines;
   if (request.kv_budget.has_value()) {
     lines.push_back(exact_line("kv_budget", *request.kv_budget, "given as --kv-budget"));
@@ -222,23 +206,20 @@ Result<std::vector<LedgerLine>> budget_ledger(const BudgetRequest& request,
     return std::move(total).error();
   }
   lines.push_back(withheld_line(*total, request.utilization_ppm));
+  std::ranges::move(co_located_lines(request.overheads), std::back_inserter(lines));
   if (request.weights.has_value()) {
     lines.push_back(exact_line("weights", *request.weights, "given as --weights"));
   } else {
-    lines.push_back(weights_line("weights", target, parallelism));
+    lines.push_back(weights_line("weights", target, parallelism, next_token_layers));
     if (drafter != nullptr) {
-      lines.push_back(weights_line("draft_weights", *drafter, parallelism));
+      lines.push_back(weights_line("draft_weights", *drafter, parallelism, false));
     }
   }
   if (request.overhead.has_value()) {
     lines.push_back(exact_line("overhead", *request.overhead, "given as --overhead"));
   } else {
-    lines.push_back(activations_line(step_tokens));
-    lines.push_back(assumed_line(kContext));
-    lines.push_back(assumed_line(kGraphs));
-    if (communicating_ranks(parallelism) > 1) {
-      lines.push_back(assumed_line(kCommunication));
-    }
+    std::ranges::move(overhead_lines(request.overheads, parallelism, step_tokens, total->bytes),
+                      std::back_inserter(lines));
   }
   RangedBytes spent;
   bool all_known = total->kind == LedgerKind::kExact;

@@ -371,7 +371,8 @@ Result<Plan> allocate_plan(const PlanRequest& request, const Resolution& resolut
             .refusals = resolution.refusals};
   auto ledger =
       budget_ledger(request.budget, request.device, request.parallelism,
-                    request.workload.max_batched_tokens, request.target, drafter_model(request));
+                    request.workload.max_batched_tokens, request.target, drafter_model(request),
+                    request.drafter.has_value() && request.drafter->kind == DrafterKind::kMtp);
   if (!ledger) {
     return std::move(ledger).error();
   }

@@ -4,8 +4,11 @@
 
 #include <kvpool/core/checked.hpp>
 
+#include "plan/overhead_lines.hpp"
+
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstdint>
 #include <optional>
@@ -28,6 +31,7 @@ constexpr std::int64_t kMostHeads = 1 << 20;
 constexpr std::int64_t kLargestDim = 1 << 24;
 constexpr std::int64_t kMostStateElements = std::int64_t{1} << 40;
 constexpr std::int64_t kMostLayers = 1 << 16;
+constexpr std::int64_t kMostCoLocated = 1000;
 
 /// Keeps the first number that is out of its range.
 class RangeCheck {
@@ -108,6 +112,42 @@ class CacheCheck {
   RangeCheck* check_;
 };
 
+void check_overheads(RangeCheck& check, const OverheadRequest& overheads) {
+  const auto range = [&check](std::string_view key, const std::optional<SizeRange>& size) {
+    if (size.has_value()) {
+      check.in(key, size->low.count(), 0, kMostBytes);
+      check.in(key, size->high.count(), 0, kMostBytes);
+      check.must(size->low <= size->expected && size->expected <= size->high, key,
+                 "the sizes of a range must ascend");
+    }
+  };
+  range("activations", overheads.activations);
+  range("cuda_context", overheads.cuda_context);
+  range("cuda_graphs", overheads.cuda_graphs);
+  range("communication", overheads.communication);
+  for (const CoLocated& other : overheads.co_located) {
+    check.must(!other.name.empty(), "co_located", "a process on the same GPU needs a name");
+    range("co_located", other.size);
+  }
+  check.in("co_located", static_cast<std::int64_t>(overheads.co_located.size()), 0, kMostCoLocated);
+  const auto engines = host_engines();
+  check.must(
+      overheads.engine.empty() || std::ranges::find(engines, overheads.engine) != engines.end(),
+      "host_engine", "overheads are known of vllm, sglang and trtllm");
+  check.must(is_version(overheads.version), "host_engine", "a version is written like 0.21.1");
+}
+
+/// A part of the weights belongs to a layer and has no negative numbers.
+void check_weights(RangeCheck& check, const StoredWeights& weights) {
+  check.in("weights", weights.stored.count(), 0, kMostBytes);
+  for (const WeightPart& part : weights.parts) {
+    check.in("weights", part.bytes.count(), 0, kMostBytes);
+    check.in("weights", part.layer, 0, kMostBytes);
+    check.in("weights", part.units, 0, kMostBytes);
+    check.in("weights", part.inner_units, 0, kMostBytes);
+  }
+}
+
 /// A model may be written by hand, so that nobody has looked at its figures yet.
 void check_model(RangeCheck& check, const ModelConfig& model) {
   const CacheCheck check_cache{check};
@@ -118,6 +158,9 @@ void check_model(RangeCheck& check, const ModelConfig& model) {
   }
   for (const LayerCache& cache : model.mtp_layer) {
     std::visit(check_cache, cache);
+  }
+  if (model.weights.has_value()) {
+    check_weights(check, *model.weights);
   }
   check.in("num_nextn_predict_layers", model.mtp_layers.count(), 0, kMostLayers);
   check.in("max_position_embeddings", model.max_positions, 1, kMostTokens);
@@ -169,6 +212,7 @@ Result<void> check_request(const PlanRequest& request) {
   check.in("gpu_memory_utilization", budget.utilization_ppm, 1, kMillion);
   check.in("weights", budget.weights, 0, kMostBytes);
   check.in("overhead", budget.overhead, 0, kMostBytes);
+  check_overheads(check, budget.overheads);
   check.must(!request.target.layers.empty(), "num_hidden_layers", "the model has no layers");
   check_model(check, request.target);
   if (request.drafter.has_value()) {

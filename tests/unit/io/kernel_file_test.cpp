@@ -195,7 +195,9 @@ TEST_CASE("a word that is not known has its place and the word that was meant", 
   CHECK(error.value == "dsparc");
   CHECK(error.message == "'dsparc' is not known; did you mean 'dspark'?");
   CHECK(error_of(row("limits = {kv_dtypes = [\"bf61\"]}")).message ==
-        "'bf61' is not known; write one of fp32, bf16, fp16, fp8_e4m3, fp8_e5m2, "
+        "'bf61' is not known; did you mean 'bf16'?");
+  CHECK(error_of(row("limits = {kv_dtypes = [\"bits\"]}")).message ==
+        "'bits' is not known; write one of fp32, bf16, fp16, fp8_e4m3, fp8_e5m2, "
         "fp8_e4m3_per_token_head, fp8_e5m2_per_token_head, int8_per_token_head, nvfp4, "
         "fp8_ds_mla, fp4_mla");
   CHECK_THAT(error_of(row("limits = {masks = [\"noncausal\"]}")).message,

@@ -32,6 +32,28 @@ ModelConfig parse(const std::string& json, const std::string& beside = {}) {
 
 }  // namespace
 
+TEST_CASE("a vision encoder is part of the estimate", "[io]") {
+  const auto parameters = [](const std::string& vision) {
+    const ModelConfig model = parse(
+        R"({"model_type":"llama","num_hidden_layers":1,"hidden_size":64,"num_attention_heads":4,)"
+        R"("intermediate_size":128,"vocab_size":256)" +
+        vision + "}");
+    return model.parameters.plain.count();
+  };
+  const std::int64_t text = parameters("");
+  // 2 layers of 4 x 32 x 32 and 2 x 32 x 48; patches of 4 x 4 x 3; a projection of 32 x 64.
+  CHECK(parameters(R"(,"vision_config":{"num_hidden_layers":2,"hidden_size":32,)"
+                   R"("intermediate_size":48,"patch_size":4})") ==
+        text + 2 * (4096 + 3072) + 1536 + 2048);
+  // A gate, two frames, 10 positions, and twice 128 x 128 and 128 x 80.
+  CHECK(parameters(R"(,"vision_config":{"depth":2,"hidden_size":32,"intermediate_size":48,)"
+                   R"("patch_size":4,"temporal_patch_size":2,"num_position_embeddings":10,)"
+                   R"("spatial_merge_size":2,"out_hidden_size":80,"hidden_act":"silu",)"
+                   R"("deepstack_visual_indexes":[1]})") ==
+        text + 2 * (4096 + 4608) + 3072 + 320 + 2 * (16384 + 10240));
+  CHECK(parameters(R"(,"vision_config":{"hidden_size":32})") == text);
+}
+
 TEST_CASE("estimated parameters agree with published totals within 3 percent") {
   const auto near = [](const std::string& name, double published) {
     const double estimated = billions(own(name));

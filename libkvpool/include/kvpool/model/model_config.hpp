@@ -5,6 +5,7 @@
 #include <kvpool/core/kv_dtype.hpp>
 #include <kvpool/core/units.hpp>
 #include <kvpool/model/layer_cache.hpp>
+#include <kvpool/model/stored_weights.hpp>
 
 #include <cstdint>
 #include <optional>
@@ -117,6 +118,9 @@ struct ModelConfig {
   std::optional<DrafterTraits> drafter{};
   /// Weights of the checkpoint, estimated.
   ParameterEstimate parameters{};
+  /// Weights of the checkpoint as its files hold them, when they were read; then the estimate is
+  /// not used.
+  std::optional<StoredWeights> weights{};
   /// Where the figures came from.
   std::vector<ConfigFact> facts{};
 

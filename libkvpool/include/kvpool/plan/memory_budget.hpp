@@ -7,6 +7,7 @@
 #include <kvpool/core/units.hpp>
 #include <kvpool/layout/parallelism.hpp>
 #include <kvpool/model/model_config.hpp>
+#include <kvpool/plan/overheads.hpp>
 
 #include <cstdint>
 #include <optional>
@@ -57,8 +58,11 @@ struct BudgetRequest {
   std::int64_t utilization_ppm = 920'000;
   /// Weights of one rank, target and drafter.
   std::optional<Bytes> weights{};
-  /// Everything else of one rank: context, activations, graphs, communication.
+  /// Everything else of one rank: context, activations, graphs, communication. Other processes on
+  /// the GPU are not part of it.
   std::optional<Bytes> overhead{};
+  /// What `overhead` is made of where it is not given as a whole, and other processes on the GPU.
+  OverheadRequest overheads{};
 
   /// Field by field.
   friend bool operator==(const BudgetRequest&, const BudgetRequest&) = default;
@@ -101,12 +105,12 @@ struct WeightShares {
 /// @param device the GPU, if known
 /// @param step_tokens tokens of one step (`max_num_batched_tokens`), which activations grow with
 /// @param target the model; @param drafter its drafter, or null
+/// @param next_token_layers whether next-token (MTP) layers of the target are loaded, which only an
+///   MTP drafter uses; estimates always count them
 /// @return the lines; `kInvalidArgument` when neither a KV budget, a GPU nor its memory is given
-[[nodiscard]] Result<std::vector<LedgerLine>> budget_ledger(const BudgetRequest& request,
-                                                            const std::optional<DeviceSpec>& device,
-                                                            const Parallelism& parallelism,
-                                                            Tokens step_tokens,
-                                                            const ModelConfig& target,
-                                                            const ModelConfig* drafter);
+[[nodiscard]] Result<std::vector<LedgerLine>> budget_ledger(
+    const BudgetRequest& request, const std::optional<DeviceSpec>& device,
+    const Parallelism& parallelism, Tokens step_tokens, const ModelConfig& target,
+    const ModelConfig* drafter, bool next_token_layers = false);
 
 }  // namespace kvpool
