@@ -17,6 +17,9 @@ enum class Command {
   kExplain,
   kKernels,
   kVerify,
+  kSolve,
+  kSweep,
+  kDiff,
   kLint,
   kModels,
   kGpus,
@@ -61,6 +64,8 @@ struct CommandSpec {
   std::string_view input_help;
   /// What shells complete it with: words, or `@model`, `@file`.
   std::string_view input_choices;
+  /// Name of a second such argument, or empty.
+  std::string_view second_input = {};
 };
 
 /// All commands, in the order of the help.

@@ -13,8 +13,7 @@ namespace kvpool::cli {
 namespace {
 
 /// Commands that the next versions bring.
-constexpr std::array<std::string_view, 5> kLaterCommands{"solve", "sweep", "diff", "check",
-                                                         "calibrate"};
+constexpr std::array<std::string_view, 2> kLaterCommands{"check", "calibrate"};
 
 [[nodiscard]] std::vector<std::string_view> command_names() {
   std::vector<std::string_view> names;

@@ -57,6 +57,15 @@ enum class OptionId {
   kVerifyOnGpu,
   kStage,
   kAllow,
+  kLengths,
+  kFind,
+  kCandidate,
+  kMaxGpus,
+  kOver,
+  kFormat,
+  kChartX,
+  kChartY,
+  kJobs,
   kJson,
 };
 

@@ -19,6 +19,15 @@ namespace kvpool::cli {
 /// `kvplan verify`: compares an engine's allocations with a plan.
 [[nodiscard]] ExitCode run_verify(const Options& options);
 
+/// `kvplan solve`: values of options for which a plan fits, and the limits on their other side.
+[[nodiscard]] ExitCode run_solve(const Options& options);
+
+/// `kvplan sweep`: plans over the values of options.
+[[nodiscard]] ExitCode run_sweep(const Options& options);
+
+/// `kvplan diff`: what differs between two plans or deployments.
+[[nodiscard]] ExitCode run_diff(const Options& options);
+
 /// `kvplan lint`: what in a config or deployment is not understood, contradictory or defaulted.
 [[nodiscard]] ExitCode run_lint(const Options& options);
 

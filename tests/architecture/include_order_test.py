@@ -15,8 +15,8 @@ from pathlib import Path
 from source_tree import CXX, expect, files_under, includes, report
 
 CHAIN = [
-    "core", "memory", "model", "layout", "capability", "pool", "plan", "solve", "io", "block", "kernels",
-    "planner_cli",
+    "core", "memory", "model", "layout", "capability", "pool", "plan", "solve", "io", "block",
+    "kernels", "planner_cli",
 ]
 TESTING_SEES = CHAIN[: CHAIN.index("plan") + 1] + ["testing"]
 CUDA_SEES = CHAIN[: CHAIN.index("pool") + 1] + ["cuda"]

@@ -61,8 +61,8 @@ PlanRequest rolled(Dice& dice) {
   if (!dice.one_in(4)) {
     request.workload.max_num_seqs = Sequences{dice.spread(0, 7)};
   }
-  request.kv_dtype = dice.of(std::vector{KvDtype::kBf16, KvDtype::kFp8E4m3,
-                                         KvDtype::kInt8PerTokenHead, KvDtype::kNvfp4});
+  request.kv_dtype = dice.of(
+      std::vector{KvDtype::kBf16, KvDtype::kFp8E4m3, KvDtype::kInt8PerTokenHead, KvDtype::kNvfp4});
   if (dice.one_in(2)) {
     request.tokens_per_block = Tokens{std::int64_t{16} << dice.below(4)};
   }
@@ -72,9 +72,8 @@ PlanRequest rolled(Dice& dice) {
   }
   if (dice.one_in(2)) {
     const Config& drafter = dice.of(models().drafters);
-    request.drafter =
-        DrafterRequest{.kind = drafter.model.drafter->kind.value_or(DrafterKind::kDflash),
-                       .model = drafter.model};
+    request.drafter = DrafterRequest{
+        .kind = drafter.model.drafter->kind.value_or(DrafterKind::kDflash), .model = drafter.model};
   } else if (request.target.mtp_layers.count() > 0 && dice.one_in(2)) {
     request.drafter = DrafterRequest{.kind = DrafterKind::kMtp};
   }
@@ -86,9 +85,8 @@ std::string text_of(const PlanRequest& request) {
          std::to_string(request.parallelism.pipeline) + ", dcp " +
          std::to_string(request.parallelism.decode_context) + ", " +
          (request.drafter.has_value() ? std::string{to_string(request.drafter->kind)} : "alone") +
-         ", budget " +
-         std::to_string(request.budget.kv_budget.value_or(Bytes{-1}).count()) + ", length " +
-         std::to_string(request.workload.max_model_len.value_or(Tokens{-1}).count()) +
+         ", budget " + std::to_string(request.budget.kv_budget.value_or(Bytes{-1}).count()) +
+         ", length " + std::to_string(request.workload.max_model_len.value_or(Tokens{-1}).count()) +
          ", sequences " +
          std::to_string(request.workload.max_num_seqs.value_or(Sequences{-1}).count());
 }
@@ -119,9 +117,9 @@ Bytes held_by_all(const Plan& plan, Tokens length) {
 }
 
 LengthMix some_mix(Tokens longest) {
-  return parse_percentiles("p50=64,p90=" + std::to_string(std::max<std::int64_t>(
-                                               longest.count() / 4, 64)),
-                           longest)
+  return parse_percentiles(
+             "p50=64,p90=" + std::to_string(std::max<std::int64_t>(longest.count() / 4, 64)),
+             longest)
       .value();
 }
 
@@ -139,7 +137,8 @@ TEST_CASE("the longest sequence fits and a token more does not", "[solve]") {
     if (memory > 0) {
       request.workload.max_model_len = Tokens{memory};
       CHECK(plan_fits(request));
-      CHECK(answer->value == (positions.has_value() ? std::min(memory, positions->count()) : memory));
+      CHECK(answer->value ==
+            (positions.has_value() ? std::min(memory, positions->count()) : memory));
       CHECK(plan_fits(answer->request));
       CHECK(answer->request.workload.max_model_len == Tokens{answer->value});
       ++found;
@@ -383,9 +382,9 @@ TEST_CASE("the exact need fits and a byte less does not", "[solve]") {
   CHECK(known >= 100);
 }
 
-// The budget of two pools is split by a fixed formula whose shares are cut to slabs and granules, so
-// the least budget of target and draft together may go down by less than those. What sequences hold
-// may not.
+// The budget of two pools is split by a fixed formula whose shares are cut to slabs and granules,
+// so the least budget of target and draft together may go down by less than those. What sequences
+// hold may not.
 TEST_CASE("twice the tensor parallel size never needs more bytes of a rank", "[solve]") {
   int less = 0;
   int drafted = 0;

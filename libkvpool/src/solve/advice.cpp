@@ -98,10 +98,10 @@ class Adviser {
     }
     out_.push_back(
         {.id = "longest_request",
-         .what = fmt::format("no pool here can hold one request of {} tokens: one that grows beyond "
-                             "{} would wait for ever",
-                             format_count(plan_.resolution.max_model_len.count()),
-                             format_count(longest)),
+         .what = fmt::format(
+             "no pool here can hold one request of {} tokens: one that grows beyond "
+             "{} would wait for ever",
+             format_count(plan_.resolution.max_model_len.count()), format_count(longest)),
          .change = fmt::format("--max-model-len {}", longest),
          .frees = *all - *less,
          .cost = "longer requests are refused at the door"});
@@ -126,15 +126,15 @@ class Adviser {
     if (eight.count() <= 0 || sixteen.count() * 2 >= eight.count() * 3 || sixteen <= eight) {
       return;
     }
-    out_.push_back(
-        {.id = "fp8_gains_little",
-         .pool = "state",
-         .what = fmt::format("an 8-bit cache takes {} here, a 16-bit one {}: {} times, not 2, because "
-                             "recurrent state keeps its own format",
-                             size_text(eight), size_text(sixteen), ratio_text(sixteen, eight)),
-         .change = wide ? "--kv-cache-dtype fp8" : "--kv-cache-dtype bf16",
-         .frees = *need_ - *need,
-         .cost = wide ? "the precision of an 8-bit cache" : ""});
+    out_.push_back({.id = "fp8_gains_little",
+                    .pool = "state",
+                    .what = fmt::format(
+                        "an 8-bit cache takes {} here, a 16-bit one {}: {} times, not 2, because "
+                        "recurrent state keeps its own format",
+                        size_text(eight), size_text(sixteen), ratio_text(sixteen, eight)),
+                    .change = wide ? "--kv-cache-dtype fp8" : "--kv-cache-dtype bf16",
+                    .frees = *need_ - *need,
+                    .cost = wide ? "the precision of an 8-bit cache" : ""});
   }
 
   /// KV heads that several ranks hold again.
@@ -153,10 +153,10 @@ class Adviser {
       return;
     }
     const std::int64_t copies = ranks / fewest;
-    offer_spread("kv_heads_replicated",
-                 fmt::format("{} ranks share {} KV heads, so each is held {} times", ranks, fewest,
-                             copies),
-                 request_.parallelism.decode_context * copies);
+    offer_spread(
+        "kv_heads_replicated",
+        fmt::format("{} ranks share {} KV heads, so each is held {} times", ranks, fewest, copies),
+        request_.parallelism.decode_context * copies);
   }
 
   /// A latent has no heads to divide: every rank holds all of it.
@@ -165,64 +165,65 @@ class Adviser {
     if (!has_latent_cache(request_.target) || ranks <= 1) {
       return;
     }
-    offer_spread("latent_replicated",
-                 fmt::format("an MLA latent has no heads to divide: {} ranks hold the same cache",
-                             ranks),
-                 request_.parallelism.tensor);
+    offer_spread(
+        "latent_replicated",
+        fmt::format("an MLA latent has no heads to divide: {} ranks hold the same cache", ranks),
+        request_.parallelism.tensor);
   }
 
   /// Two ways not to hold the same on several ranks: deal out tokens, or sequences.
-  void offer_spread(std::string id, std::string what, std::int64_t decode_context) {
-    std::optional<Advice> best;
-    Bytes best_net;
-    const auto offer = [&](std::string change, Bytes frees, Bytes weights) {
-      const Bytes net = frees - weights;
-      if (!is_worth_it(net) || (best.has_value() && net <= best_net)) {
+  void offer_spread(const std::string& id, const std::string& what, std::int64_t decode_context) {
+    const auto offer = [&](std::string change, const PlanRequest& changed) {
+      const auto need = need_of(changed);
+      if (!need.has_value()) {
         return;
       }
-      best = Advice{.id = id,
-                    .pool = "target",
-                    .what = what,
-                    .change = std::move(change),
-                    .frees = net,
-                    .cost = weights.count() > 0
-                                ? fmt::format("{} more weights on each rank are counted in",
-                                              size_text(weights))
-                                : ""};
-      best_net = net;
+      const Bytes weights = weights_of(changed) - weights_of(request_);
+      const Bytes net = *need_ - *need - weights;
+      if (is_worth_it(net)) {
+        out_.push_back({.id = id,
+                        .pool = "target",
+                        .what = what,
+                        .change = std::move(change),
+                        .frees = net,
+                        .cost = weights.count() > 0
+                                    ? fmt::format("{} more weights on each rank are counted in",
+                                                  size_text(weights))
+                                    : ""});
+      }
     };
     PlanRequest dealt = request_;
     dealt.parallelism.decode_context = decode_context;
-    if (const auto need = need_of(dealt); need.has_value()) {
-      offer(fmt::format("--dcp {}", decode_context), *need_ - *need, Bytes{0});
-    }
+    offer(fmt::format("--dcp {}", decode_context), dealt);
     if (sequences() > 1 && request_.parallelism.decode_context == 1) {
       PlanRequest apart = request_;
       apart.parallelism.attention_data_parallel = true;
       const std::int64_t each = ceil_div(sequences(), request_.parallelism.tensor);
       apart.workload.max_num_seqs = Sequences{each};
-      if (const auto need = need_of(apart); need.has_value()) {
-        offer(fmt::format("--attention-dp --max-num-seqs {}", each), *need_ - *need,
-              weights_added(apart));
-      }
-    }
-    if (best.has_value()) {
-      out_.push_back(*std::move(best));
+      offer(fmt::format("--attention-dp --max-num-seqs {}", each), apart);
     }
   }
 
-  /// What another split adds to the lines of weights.
-  [[nodiscard]] Bytes weights_added(const PlanRequest& other) const {
-    const auto plan = plan_of(other, registry_);
-    Bytes added;
-    for (const std::string_view name : {"weights", "draft_weights"}) {
-      const LedgerLine* before = plan_.find_line(name);
-      const LedgerLine* after = plan.has_value() ? plan->find_line(name) : nullptr;
-      if (before != nullptr && after != nullptr) {
-        added += after->bytes - before->bytes;
+  /// Estimated weights of a rank, also where the ledger starts below them or they were given for
+  /// another split.
+  [[nodiscard]] static Bytes weights_of(const PlanRequest& request) {
+    BudgetRequest budget = request.budget;
+    budget.kv_budget.reset();
+    budget.weights.reset();
+    budget.gpu_memory = Bytes{std::int64_t{1} << 50};
+    const bool has_drafter = request.drafter.has_value();
+    const auto ledger = budget_ledger(
+        budget, request.device, request.parallelism, request.workload.max_batched_tokens,
+        request.target,
+        has_drafter && request.drafter->model.has_value() ? &*request.drafter->model : nullptr,
+        has_drafter && request.drafter->kind == DrafterKind::kMtp);
+    Bytes sum;
+    if (ledger.has_value()) {
+      for (const LedgerLine& line : *ledger) {
+        sum += line.name == "weights" || line.name == "draft_weights" ? line.bytes : Bytes{0};
       }
     }
-    return added;
+    return sum;
   }
 
   void look_at_pages() {
@@ -238,14 +239,14 @@ class Adviser {
     const PageChoice* best = least_waste(choices);
     if (best != nullptr && best->page != page && is_worth_it(freed(*best)) &&
         best->lost <= lost_kernels(plan_)) {
-      out_.push_back(
-          {.id = "page_waste",
-           .pool = "target",
-           .what = fmt::format("with pages of {} tokens the average sequence of the mix holds {} of "
-                               "which {} are not filled",
-                               page.count(), size_text(now.held), size_text(now.waste())),
-           .change = fmt::format("--page-size {}", best->page.count()),
-           .frees = freed(*best)});
+      out_.push_back({.id = "page_waste",
+                      .pool = "target",
+                      .what = fmt::format(
+                          "with pages of {} tokens the average sequence of the mix holds {} of "
+                          "which {} are not filled",
+                          page.count(), size_text(now.held), size_text(now.waste())),
+                      .change = fmt::format("--page-size {}", best->page.count()),
+                      .frees = freed(*best)});
     }
     look_at_prefixes(choices, freed);
   }
@@ -259,7 +260,7 @@ class Adviser {
     }
     const PageChoice* better = nullptr;
     for (const PageChoice& choice : choices) {
-      if (choice.fits() && choice.page < page && choice.lost <= lost_kernels(plan_) &&
+      if (choice.is_usable() && choice.page < page && choice.lost <= lost_kernels(plan_) &&
           (better == nullptr || shareable_ppm(*mix_, choice.page) >= kWellShared)) {
         better = &choice;
       }
@@ -273,9 +274,10 @@ class Adviser {
     out_.push_back(
         {.id = "prefix_granularity",
          .pool = "target",
-         .what = fmt::format("prefixes are found by whole pages of {} tokens: {} of the mix's tokens "
-                             "lie in full ones, and {} of its sequences fill none",
-                             page.count(), percent_text(shared), percent_text(shorter_ppm)),
+         .what =
+             fmt::format("prefixes are found by whole pages of {} tokens: {} of the mix's tokens "
+                         "lie in full ones, and {} of its sequences fill none",
+                         page.count(), percent_text(shared), percent_text(shorter_ppm)),
          .change = better == nullptr ? "" : fmt::format("--page-size {}", better->page.count()),
          .frees = better == nullptr ? Bytes{0} : freed(*better)});
   }

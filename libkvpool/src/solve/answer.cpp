@@ -22,10 +22,10 @@ std::string_view to_string(Question question) noexcept {
 }
 
 std::span<const Question> all_questions() noexcept {
-  static constexpr std::array kAll{
-      Question::kMaxModelLen,  Question::kMaxNumSeqs, Question::kGpus,
-      Question::kGpuMemoryUtilization, Question::kKvCacheDtype, Question::kPageSize,
-      Question::kDrafter,      Question::kNumDraftTokens};
+  static constexpr std::array kAll{Question::kMaxModelLen,  Question::kMaxNumSeqs,
+                                   Question::kGpus,         Question::kGpuMemoryUtilization,
+                                   Question::kKvCacheDtype, Question::kPageSize,
+                                   Question::kDrafter,      Question::kNumDraftTokens};
   return kAll;
 }
 

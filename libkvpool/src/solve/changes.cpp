@@ -52,8 +52,8 @@ class ChangeList {
     if (!budget.overhead.has_value() && request_.workload.max_batched_tokens > kSmallStep) {
       PlanRequest changed = request_;
       changed.workload.max_batched_tokens = kSmallStep;
-      add(ChangeKind::kSetting,
-          fmt::format("--max-num-batched-tokens {}", kSmallStep.count()), std::move(changed));
+      add(ChangeKind::kSetting, fmt::format("--max-num-batched-tokens {}", kSmallStep.count()),
+          std::move(changed));
     }
   }
   void add_formats(const Resolution& resolution) {
@@ -62,8 +62,7 @@ class ChangeList {
       changed.kv_dtype = KvDtype::kFp8E4m3;
       add(ChangeKind::kFormat, "--kv-cache-dtype fp8", std::move(changed));
     }
-    if (resolution.draft_pool == DraftPoolKind::kOwnPool &&
-        is_wide(resolution.draft_formats.kv)) {
+    if (resolution.draft_pool == DraftPoolKind::kOwnPool && is_wide(resolution.draft_formats.kv)) {
       PlanRequest changed = request_;
       changed.drafter->kv_dtype = KvDtype::kFp8E4m3;
       add(ChangeKind::kDraftFormat, "--draft-kv-cache-dtype fp8", std::move(changed));

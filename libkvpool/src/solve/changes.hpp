@@ -18,15 +18,15 @@ namespace kvpool {
 
 /// What a change turns, so that a question leaves out what it solves for.
 enum class ChangeKind {
-  kSetting,    ///< a knob that costs neither quality nor speed of decoding
-  kFormat,     ///< a smaller cache format
+  kSetting,      ///< a knob that costs neither quality nor speed of decoding
+  kFormat,       ///< a smaller cache format
   kDraftFormat,  ///< a smaller format of the draft pool
-  kFewer,      ///< fewer sequences
-  kShorter,    ///< shorter sequences
-  kNoDrafter,  ///< no drafter
-  kTensor,     ///< more GPUs for one replica
-  kPipeline,   ///< more stages
-  kData,       ///< more replicas
+  kFewer,        ///< fewer sequences
+  kShorter,      ///< shorter sequences
+  kNoDrafter,    ///< no drafter
+  kTensor,       ///< more GPUs for one replica
+  kPipeline,     ///< more stages
+  kData,         ///< more replicas
 };
 
 /// One change.

@@ -118,9 +118,10 @@ Result<LengthMix> parse_percentiles(std::string_view text, Tokens longest) {
     }
     const std::int64_t ppm = percentile_ppm(trimmed(part.substr(0, equals)));
     if (ppm < 0) {
-      return bad_mix(fmt::format("'{}' is no percentile above 0 and up to 100, such as p99.9, or max",
-                                 trimmed(part.substr(0, equals)).substr(0, 80)),
-                     whole);
+      return bad_mix(
+          fmt::format("'{}' is no percentile above 0 and up to 100, such as p99.9, or max",
+                      trimmed(part.substr(0, equals)).substr(0, 80)),
+          whole);
     }
     const auto length = parse_token_count(trimmed(part.substr(equals + 1)));
     if (!length) {
@@ -152,7 +153,8 @@ LengthMix even_mix(Tokens longest) {
   for (std::int64_t i = 1; i <= classes; ++i) {
     const CheckedInt length = floor_div(CheckedInt{longest.count()} * i, CheckedInt{classes});
     // Not all of them multiples of a power of two, which would fill every page.
-    const std::int64_t odd = i == classes ? 0 : (i * 37) % std::max<std::int64_t>(longest.count() / classes, 1);
+    const std::int64_t odd =
+        i == classes ? 0 : (i * 37) % std::max<std::int64_t>(longest.count() / classes, 1);
     add_share(mix, Tokens{length.saturated() + odd}, 1);
   }
   return mix;
@@ -189,8 +191,7 @@ std::optional<ShortPool> pool_that_runs_out(const Plan& plan, std::span<const Le
           pool.role == PoolRole::kDraft ? resolution.draft_max_len : resolution.max_model_len;
       std::vector<Load> loads;
       for (const LengthCount& count : load) {
-        loads.push_back(
-            {.sequences = count.sequences, .length = std::min(count.length, followed)});
+        loads.push_back({.sequences = count.sequences, .length = std::min(count.length, followed)});
       }
       CheckedInt slabs{0};
       for (const PooledGroup& group : pool.groups) {

@@ -29,8 +29,8 @@ std::string lost_text(const Plan& plan) {
 
 }  // namespace
 
-std::vector<PageChoice> page_choices(const PlanRequest& request,
-                                     const CapabilityRegistry& registry, const LengthMix& mix) {
+std::vector<PageChoice> page_choices(const PlanRequest& request, const CapabilityRegistry& registry,
+                                     const LengthMix& mix) {
   std::vector<PageChoice> choices;
   for (const std::int64_t size : kPages) {
     PageChoice choice{.page = Tokens{size}, .request = request};
@@ -54,7 +54,7 @@ const PageChoice* least_waste(std::span<const PageChoice> choices) {
   };
   const PageChoice* best = nullptr;
   for (const PageChoice& choice : choices) {
-    if (choice.fits() && (best == nullptr || key(choice) < key(*best))) {
+    if (choice.is_usable() && (best == nullptr || key(choice) < key(*best))) {
       best = &choice;
     }
   }

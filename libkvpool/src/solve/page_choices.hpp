@@ -29,8 +29,9 @@ struct PageChoice {
   std::size_t lost = 0;
   std::string lost_text{};
 
-  /// True when the plan fits.
-  [[nodiscard]] bool fits() const noexcept { return plan.has_value() && plan->fits; }
+  /// True when nothing but bytes speaks against the page: whether the asked sequences fit is not a
+  /// matter of the page.
+  [[nodiscard]] bool is_usable() const noexcept { return plan.has_value() && !plan->ranks.empty(); }
 };
 
 /// Pages of 8 to 256 tokens, ascending. A draft page that was asked for is kept.
@@ -38,8 +39,8 @@ struct PageChoice {
                                                    const CapabilityRegistry& registry,
                                                    const LengthMix& mix);
 
-/// The choice with the least waste among those that fit and lose the fewest kernels, the larger of
-/// equals; null when none fits.
+/// The choice with the least waste among those that can be used and lose the fewest kernels, the
+/// larger of equals; null when none can.
 [[nodiscard]] const PageChoice* least_waste(std::span<const PageChoice> choices);
 
 }  // namespace kvpool

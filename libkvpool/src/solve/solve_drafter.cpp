@@ -38,6 +38,7 @@ ModelConfig with_layers(const ModelConfig& model, std::int64_t layers) {
   const auto scale = [&](std::int64_t value) {
     return ceil_div(CheckedInt{value} * layers, CheckedInt{own}).saturated();
   };
+  scaled.weights.reset();  // those of its own layers alone
   ParameterEstimate& parameters = scaled.parameters;
   parameters.plain = Elements{scale(parameters.plain.count())};
   parameters.quantized = Elements{scale(parameters.quantized.count())};
@@ -64,8 +65,9 @@ std::int64_t most_layers(const PlanRequest& request, const CapabilityRegistry& r
 
 Error no_drafter() {
   return {.code = ErrorCode::kInvalidArgument,
-          .message = "there is no drafter with a cache of its own to ask about: name one with "
-                     "--drafter or --drafter-kind",
+          .message =
+              "there is no drafter with a cache of its own to ask about: name one with "
+              "--drafter or --drafter-kind",
           .key = "drafter"};
 }
 
@@ -207,8 +209,8 @@ Result<Answer> solve_num_draft_tokens(const PlanRequest& request,
     return probe;
   };
   Answer answer{.question = Question::kNumDraftTokens, .unit = "tokens", .request = request};
-  answer.value = most_that(kMostDraftTokens,
-                           [&](std::int64_t tokens) { return fits(with_tokens(tokens), registry); });
+  answer.value = most_that(
+      kMostDraftTokens, [&](std::int64_t tokens) { return fits(with_tokens(tokens), registry); });
   answer.found = answer.value > 0;
   if (answer.value < kMostDraftTokens) {
     answer.beyond = with_tokens(answer.value + 1);
@@ -228,9 +230,8 @@ Result<Answer> solve_num_draft_tokens(const PlanRequest& request,
     return plan.has_value() ? running_draft_rows(*plan) : std::vector<std::string>{};
   };
   const std::vector<std::string> all = rows_at(1);
-  const std::int64_t fast = most_that(answer.value, [&](std::int64_t tokens) {
-    return rows_lost(all, rows_at(tokens)).empty();
-  });
+  const std::int64_t fast = most_that(
+      answer.value, [&](std::int64_t tokens) { return rows_lost(all, rows_at(tokens)).empty(); });
   answer.figures.push_back({"fast_path", fast, "tokens"});
   if (fast < answer.value) {
     const auto lost = rows_lost(all, rows_at(fast + 1));

@@ -89,17 +89,19 @@ Result<Answer> solve_gpu_memory_utilization(const PlanRequest& request,
   if (answer.found) {
     answer.options = fmt::format("--gpu-memory-utilization {}", share_text(answer.value));
     if (largest == kWhole) {
-      answer.notes.emplace_back("nothing is assumed above the KV budget: the whole GPU may be used");
+      answer.notes.emplace_back(
+          "nothing is assumed above the KV budget: the whole GPU may be used");
     } else if (largest >= answer.value) {
       answer.notes.push_back(fmt::format(
           "from {} to {} it starts even if every assumed line is at its worst; above that only if "
           "overheads turn out lower",
           share_text(answer.value), share_text(largest)));
     } else {
-      answer.notes.push_back(fmt::format(
-          "it starts if overheads are as expected; if every assumed line were at its worst, {} would "
-          "be the most, and the sequences would not fit",
-          largest == 0 ? std::string{"no share"} : share_text(largest)));
+      answer.notes.push_back(
+          fmt::format("it starts if overheads are as expected; if every assumed line were at its "
+                      "worst, {} would "
+                      "be the most, and the sequences would not fit",
+                      largest == 0 ? std::string{"no share"} : share_text(largest)));
     }
   }
   add_reliefs(

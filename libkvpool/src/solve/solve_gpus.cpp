@@ -131,10 +131,10 @@ class Search {
       probe.workload.max_num_seqs = Sequences{sequences};
       return fits(probe, registry_);
     });
-    Candidate candidate{.name = fmt::format("--tp {} --pp {}", split.tensor, split.pipeline),
-                        .fits = false,
-                        .figures = {{"gpus_of_replica", one, "gpus"},
-                                    {"sequences", most, "sequences"}}};
+    Candidate candidate{
+        .name = fmt::format("--tp {} --pp {}", split.tensor, split.pipeline),
+        .fits = false,
+        .figures = {{"gpus_of_replica", one, "gpus"}, {"sequences", most, "sequences"}}};
     if (most == 0) {
       probe.workload.max_num_seqs = Sequences{1};
       candidate.note = binding_of(probe, registry_).what;

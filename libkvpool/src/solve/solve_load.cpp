@@ -115,26 +115,25 @@ Answer sequences_answer(const PlanRequest& request, const CapabilityRegistry& re
           return std::nullopt;
         }
         const std::int64_t most = question.most(change.request);
-        return most > 0 ? std::optional{Outcome{
-                              .value = (CheckedInt{most} * replicas_of(change.request, data))
-                                           .saturated()}}
-                        : std::nullopt;
+        return most > 0
+                   ? std::optional{Outcome{
+                         .value =
+                             (CheckedInt{most} * replicas_of(change.request, data)).saturated()}}
+                   : std::nullopt;
       },
       [](std::int64_t a, std::int64_t b) { return a > b; }, answer);
   if (answer.found && answer.value < kMostSequences) {
     // Each replica holds as many again.
     const std::int64_t gpus = gpus_of(request.parallelism);
-    answer.reliefs.push_back({.change = fmt::format("--dp {}", data * 2),
-                              .value = answer.value * 2,
-                              .gpus = gpus * 2});
+    answer.reliefs.push_back(
+        {.change = fmt::format("--dp {}", data * 2), .value = answer.value * 2, .gpus = gpus * 2});
   }
   return answer;
 }
 
 }  // namespace
 
-Result<Answer> solve_max_model_len(const PlanRequest& request,
-                                   const CapabilityRegistry& registry) {
+Result<Answer> solve_max_model_len(const PlanRequest& request, const CapabilityRegistry& registry) {
   // Any length will do here: whether the request is malformed does not depend on it.
   if (auto plan = make_plan(with_length(request, 1), registry); !plan) {
     return std::move(plan).error();
@@ -172,8 +171,8 @@ Result<Answer> solve_max_model_len(const PlanRequest& request,
         if (longest == 0) {
           return std::nullopt;
         }
-        return Outcome{.value = positions.has_value() ? std::min(longest, positions->count())
-                                                      : longest};
+        return Outcome{.value =
+                           positions.has_value() ? std::min(longest, positions->count()) : longest};
       },
       [](std::int64_t a, std::int64_t b) { return a > b; }, answer);
   return answer;
@@ -193,12 +192,12 @@ Result<Answer> solve_max_num_seqs(const PlanRequest& request, const CapabilityRe
     return std::move(plan).error();
   }
   if (mix.longest() > plan->resolution.max_model_len) {
-    return Error{.code = ErrorCode::kInvalidArgument,
-                 .message = fmt::format("the mix has sequences of {} tokens, and {} are the longest "
-                                        "that are planned for",
-                                        mix.longest().count(),
-                                        plan->resolution.max_model_len.count()),
-                 .key = "lengths"};
+    return Error{
+        .code = ErrorCode::kInvalidArgument,
+        .message = fmt::format("the mix has sequences of {} tokens, and {} are the longest "
+                               "that are planned for",
+                               mix.longest().count(), plan->resolution.max_model_len.count()),
+        .key = "lengths"};
   }
   return sequences_answer(request, registry, &mix);
 }

@@ -78,11 +78,10 @@ class Formats {
     const PlanRequest changed = with(dtype);
     const auto needed = least_kv_budget(changed, registry_);
     if (needed.has_value() && needed->has_value()) {
-      formats_.push_back(
-          {.dtype = dtype, .needed = **needed, .fits = fits(changed, registry_)});
+      formats_.push_back({.dtype = dtype, .needed = **needed, .fits = fits(changed, registry_)});
     } else {
-      refused_.push_back({.name = std::string{to_string(dtype)},
-                          .note = binding_of(changed, registry_).what});
+      refused_.push_back(
+          {.name = std::string{to_string(dtype)}, .note = binding_of(changed, registry_).what});
     }
   }
 
@@ -113,11 +112,10 @@ Result<Answer> solve_kv_cache_dtype(const PlanRequest& request,
   Answer answer{.question = Question::kKvCacheDtype, .request = request};
   Formats formats{request, registry};
   for (const Format& format : formats.all()) {
-    answer.candidates.push_back(
-        {.name = std::string{to_string(format.dtype)},
-         .fits = format.fits,
-         .note = format.dtype == formats.native() ? "the model's own" : "",
-         .figures = {{"needs_bytes", format.needed.count(), "bytes"}}});
+    answer.candidates.push_back({.name = std::string{to_string(format.dtype)},
+                                 .fits = format.fits,
+                                 .note = format.dtype == formats.native() ? "the model's own" : "",
+                                 .figures = {{"needs_bytes", format.needed.count(), "bytes"}}});
   }
   const auto widest = formats.widest();
   answer.found = widest.has_value();
@@ -149,11 +147,10 @@ Result<Answer> solve_kv_cache_dtype(const PlanRequest& request,
       [&](const Change& change) -> std::optional<Outcome> {
         const Formats other{change.request, registry};
         const auto found = other.widest();
-        return found.has_value()
-                   ? std::optional{Outcome{
-                         .value = static_cast<std::int64_t>(*found),
-                         .chosen = std::string{to_string(other.all()[*found].dtype)}}}
-                   : std::nullopt;
+        return found.has_value() ? std::optional{Outcome{
+                                       .value = static_cast<std::int64_t>(*found),
+                                       .chosen = std::string{to_string(other.all()[*found].dtype)}}}
+                                 : std::nullopt;
       },
       [](std::int64_t a, std::int64_t b) { return a < b; }, answer);
   answer.value = 0;
@@ -168,14 +165,15 @@ Result<Answer> solve_page_size(const PlanRequest& request, const CapabilityRegis
   Answer answer{.question = Question::kPageSize, .unit = "tokens", .request = request};
   const std::vector<PageChoice> choices = page_choices(request, registry, mix);
   for (const PageChoice& choice : choices) {
-    Candidate candidate{.name = fmt::format("{}", choice.page.count()), .fits = choice.fits()};
-    candidate.note = choice.fits() ? choice.lost_text : binding_of(choice.request, registry).what;
-    if (choice.plan.has_value() && !choice.plan->ranks.empty()) {
-      candidate.figures = {
-          {"waste_bytes", choice.waste.count(), "bytes"},
-          {"held_bytes", choice.held.count(), "bytes"},
-          {"sequences", most_of_mix(choice.request, registry, mix), "sequences"},
-          {"shareable", shareable_ppm(mix, choice.page), "millionths"}};
+    Candidate candidate{.name = fmt::format("{}", choice.page.count()),
+                        .fits = choice.plan.has_value() && choice.plan->fits};
+    candidate.note =
+        choice.is_usable() ? choice.lost_text : binding_of(choice.request, registry).what;
+    if (choice.is_usable()) {
+      candidate.figures = {{"waste_bytes", choice.waste.count(), "bytes"},
+                           {"held_bytes", choice.held.count(), "bytes"},
+                           {"sequences", most_of_mix(choice.request, registry, mix), "sequences"},
+                           {"shareable", shareable_ppm(mix, choice.page), "millionths"}};
     }
     answer.candidates.push_back(std::move(candidate));
   }
@@ -196,13 +194,13 @@ Result<Answer> solve_page_size(const PlanRequest& request, const CapabilityRegis
     return answer;
   }
   const PageChoice& smaller = *std::prev(best);
-  if (!smaller.fits()) {
+  if (!smaller.is_usable()) {
     answer.beyond = smaller.request;
     answer.binding = binding_of(smaller.request, registry);
   } else if (smaller.lost > best->lost) {
-    answer.binding = {.id = "kernels",
-                      .what = fmt::format("a page of {} {}", smaller.page.count(),
-                                          smaller.lost_text)};
+    answer.binding = {
+        .id = "kernels",
+        .what = fmt::format("a page of {} {}", smaller.page.count(), smaller.lost_text)};
   } else {
     answer.binding = {.id = "waste",
                       .what = fmt::format("a page of {} wastes no less", smaller.page.count())};

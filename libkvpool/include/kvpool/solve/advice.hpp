@@ -31,9 +31,9 @@ struct Advice {
   friend bool operator==(const Advice&, const Advice&) = default;
 };
 
-/// Advice about a plan, the most bytes first. Every amount comes from planning again with the change
-/// made. Pure; a refused plan gets none. What engine profiles say of their own padding is added by
-/// who asks them.
+/// Advice about a plan, the most bytes first. Every amount comes from planning again with the
+/// change made. Pure; a refused plan gets none. What engine profiles say of their own padding is
+/// added by who asks them.
 /// @param mix lengths of the sequences, for what depends on them; null when they are not known
 [[nodiscard]] std::vector<Advice> advise(const Plan& plan, const CapabilityRegistry& registry,
                                          const LengthMix* mix = nullptr);

@@ -47,8 +47,9 @@ struct Figure {
 
 /// Why the answer is not one step further.
 struct BindingConstraint {
-  /// Id of the refusal that a step further meets (`does_not_fit`, ...), or `max_position_embeddings`,
-  /// `search_limit`, `overheads`, `kernels`, `waste`; empty when nothing binds.
+  /// Id of the refusal that a step further meets (`does_not_fit`, ...), or
+  /// `max_position_embeddings`, `search_limit`, `overheads`, `kernels`, `waste`; empty when nothing
+  /// binds.
   std::string id{};
   /// The same for people.
   std::string what{};
@@ -94,7 +95,8 @@ struct Candidate {
   friend bool operator==(const Candidate&, const Candidate&) = default;
 };
 
-/// The answer to one question. `make_plan` fits on `request`, and not on `beyond`.
+/// The answer to one question. `make_plan` fits on `request`, and not on `beyond`; of a page and of
+/// a mix of lengths see the question.
 struct Answer {
   /// What was asked.
   Question question = Question::kMaxModelLen;

@@ -31,8 +31,8 @@ struct GpuSearch {
   std::int64_t most_pipeline = 16;
 };
 
-/// Longest sequence at which the asked number of sequences fits, up to the positions that the config
-/// states; the figure `memory_alone` says how far memory would reach.
+/// Longest sequence at which the asked number of sequences fits, up to the positions that the
+/// config states; the figure `memory_alone` says how far memory would reach.
 [[nodiscard]] Result<Answer> solve_max_model_len(const PlanRequest& request,
                                                  const CapabilityRegistry& registry);
 
@@ -49,15 +49,15 @@ struct GpuSearch {
                                                 const LengthMix& mix);
 
 /// Fewest GPUs (tensor x pipeline x data parallel) that hold the asked number of sequences, all
-/// replicas together, at the asked length. A replica plans for its part, rounded up; under attention
-/// data parallelism a rank does. Among equals: fewest stages, then the most room. Weights that were
-/// given for one GPU hold for the given split only and are estimated instead, as a note.
+/// replicas together, at the asked length. A replica plans for its part, rounded up; under
+/// attention data parallelism a rank does. Among equals: fewest stages, then the most room. Weights
+/// that were given for one GPU hold for the given split only and are estimated instead, as a note.
 [[nodiscard]] Result<Answer> solve_gpus(const PlanRequest& request,
                                         const CapabilityRegistry& registry, GpuSearch search = {});
 
-/// Smallest share of the GPU's memory, in millionths, with which the asked sequences fit; the figure
-/// `largest` is the largest that still starts when every assumed line turns out at its worst: more
-/// than that runs out of memory there. A KV budget leaves nothing to solve.
+/// Smallest share of the GPU's memory, in millionths, with which the asked sequences fit; the
+/// figure `largest` is the largest that still starts when every assumed line turns out at its
+/// worst: more than that runs out of memory there. A KV budget leaves nothing to solve.
 [[nodiscard]] Result<Answer> solve_gpu_memory_utilization(const PlanRequest& request,
                                                           const CapabilityRegistry& registry);
 
@@ -66,8 +66,9 @@ struct GpuSearch {
 [[nodiscard]] Result<Answer> solve_kv_cache_dtype(const PlanRequest& request,
                                                   const CapabilityRegistry& registry);
 
-/// Of the pages of 8 to 256 tokens, the one with the least waste for a mix of lengths at which a
-/// plan fits and no kernel is lost that another page keeps; the larger of equals.
+/// Of the pages of 8 to 256 tokens, the one with the least waste for a mix of lengths that can be
+/// used and loses no kernel that another page keeps; the larger of equals. Whether the asked
+/// sequences fit is left to the other questions.
 [[nodiscard]] Result<Answer> solve_page_size(const PlanRequest& request,
                                              const CapabilityRegistry& registry,
                                              const LengthMix& mix);
