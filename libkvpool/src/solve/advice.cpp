@@ -134,7 +134,7 @@ class Adviser {
                         size_text(eight), size_text(sixteen), ratio_text(sixteen, eight)),
                     .change = wide ? "--kv-cache-dtype fp8" : "--kv-cache-dtype bf16",
                     .frees = *need_ - *need,
-                    .cost = wide ? "the precision of an 8-bit cache" : ""});
+                    .cost = wide ? "at the precision of an 8-bit cache" : ""});
   }
 
   /// KV heads that several ranks hold again.
@@ -301,31 +301,42 @@ class Adviser {
     }
   }
 
-  /// The page with which a lost kernel runs again, and what it takes.
+  /// The page with which a lost kernel runs again, and what it takes: the page that it was lost
+  /// from, as the pool's own or as the target's, else any.
   void find_page_back(const Decision& decision, const std::string& row, Advice& advice) const {
-    for (const std::int64_t size : {16, 32, 64, 128}) {
+    std::vector<Tokens> pages;
+    if (const auto page = parse_token_count(decision.instead_of); page.has_value()) {
+      pages.push_back(*page);
+    }
+    for (const std::int64_t size : {64, 32, 128, 16}) {
+      pages.emplace_back(size);
+    }
+    const bool has_own = decision.pool == "draft" && request_.drafter.has_value();
+    for (const Tokens page : pages) {
       for (const bool own : {true, false}) {
         PlanRequest changed = request_;
-        if (own && (decision.pool != "draft" || !request_.drafter.has_value())) {
+        if (page.count() < 1 || (own && !has_own)) {
           continue;
         }
-        (own ? changed.drafter->tokens_per_block : changed.tokens_per_block) = Tokens{size};
+        (own ? changed.drafter->tokens_per_block : changed.tokens_per_block) = page;
         const auto plan = plan_of(changed, registry_);
         const auto need = need_of(changed);
-        if (!plan.has_value() || !need.has_value() || loses(*plan, row)) {
-          continue;
+        if (plan.has_value() && need.has_value() && runs(*plan, decision.pool, row)) {
+          advice.change =
+              fmt::format("{} {}", own ? "--draft-page-size" : "--page-size", page.count());
+          advice.frees = *need_ - *need;
+          return;
         }
-        advice.change = fmt::format("{} {}", own ? "--draft-page-size" : "--page-size", size);
-        advice.frees = *need_ - *need;
-        return;
       }
     }
   }
 
-  static bool loses(const Plan& plan, const std::string& row) {
-    return std::ranges::any_of(plan.decisions, [&row](const Decision& decision) {
-      return decision.id == "preferred_kernel_lost" && !decision.verdicts.empty() &&
-             decision.verdicts.front().row == row;
+  static bool runs(const Plan& plan, const std::string& pool, const std::string& row) {
+    return std::ranges::any_of(plan.decisions, [&](const Decision& decision) {
+      return decision.id == pool + "_page_size" &&
+             std::ranges::any_of(decision.verdicts, [&row](const Verdict& verdict) {
+               return verdict.row == row && verdict.verdict.starts_with("accepts");
+             });
     });
   }
 

@@ -143,6 +143,23 @@ Result<Answer> solve_drafter(const PlanRequest& request, const CapabilityRegistr
   } else if (!best.has_value() && !choices.empty()) {
     answer.binding = binding_of(with_choice(request, choices.front()), registry);
   }
+  // Places among the drafters by size, from 1 on.
+  answer.value = best.has_value() ? static_cast<std::int64_t>(*best) + 1 : 0;
+  add_reliefs(
+      alone, registry,
+      {ChangeKind::kSetting, ChangeKind::kFormat, ChangeKind::kFewer, ChangeKind::kShorter,
+       ChangeKind::kTensor, ChangeKind::kPipeline, ChangeKind::kData},
+      [&](const Change& change) -> std::optional<Outcome> {
+        for (std::size_t place = needs.size(); place > 0; --place) {
+          const DrafterChoice& choice = choices[needs[place - 1].choice];
+          if (fits(with_choice(change.request, choice), registry)) {
+            return Outcome{.value = static_cast<std::int64_t>(place), .chosen = choice.name};
+          }
+        }
+        return std::nullopt;
+      },
+      [](std::int64_t a, std::int64_t b) { return a > b; }, answer);
+  answer.value = 0;
   return answer;
 }
 
@@ -220,6 +237,19 @@ Result<Answer> solve_num_draft_tokens(const PlanRequest& request,
         .id = "search_limit",
         .what = fmt::format("more than {} draft tokens are not looked for", kMostDraftTokens)};
   }
+  add_reliefs(
+      request, registry,
+      {ChangeKind::kSetting, ChangeKind::kFormat, ChangeKind::kDraftFormat, ChangeKind::kFewer,
+       ChangeKind::kShorter, ChangeKind::kTensor, ChangeKind::kPipeline, ChangeKind::kData},
+      [&](const Change& change) -> std::optional<Outcome> {
+        PlanRequest changed = change.request;
+        const std::int64_t most = most_that(kMostDraftTokens, [&](std::int64_t tokens) {
+          changed.drafter->num_draft_tokens = Tokens{tokens};
+          return fits(changed, registry);
+        });
+        return most > 0 ? std::optional{Outcome{.value = most}} : std::nullopt;
+      },
+      [](std::int64_t a, std::int64_t b) { return a > b; }, answer);
   if (!answer.found) {
     return answer;
   }

@@ -189,8 +189,9 @@ TEST_CASE("a plan that is refused gets no advice, and a good one none either") {
 TEST_CASE("advice is sorted by what it frees") {
   PlanRequest request = request_for("deepseek-v3");
   request.parallelism.tensor = 8;
-  request.tokens_per_block = Tokens{64};
-  const std::vector<Tokens> lengths{Tokens{10}, Tokens{20}, Tokens{3000}};
+  request.tokens_per_block = Tokens{256};
+  request.workload.max_model_len = Tokens{600};
+  const std::vector<Tokens> lengths{Tokens{10}, Tokens{20}, Tokens{600}};
   const LengthMix mix = mix_of_sample(lengths).value();
   const auto advice = advice_on(request, &mix);
   CHECK(advice.size() >= 2);

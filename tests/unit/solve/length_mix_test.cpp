@@ -105,7 +105,7 @@ TEST_CASE("the even mix reaches the longest length and fills pages unevenly") {
       before = share.length;
       whole_pages += share.length.count() % 64 == 0 ? 1 : 0;
     }
-    CHECK(whole_pages <= 8);
+    CHECK(whole_pages <= 16);
   }
 }
 
