@@ -3,10 +3,11 @@
 """kvplan sweep: points, formats, refusals as rows, progress, time."""
 
 import csv
+import fcntl
 import io
 import os
+import pathlib
 import pty
-import fcntl
 import struct
 import subprocess
 import termios
@@ -43,8 +44,8 @@ class Sweep(KvplanCase):
             self.assertEqual(int(row["missing_bytes"]), missing)
 
     def test_kinds_of_values(self):
-        rows = self.rows(LLAMA, "--over", "kv-budget=1GiB:4GiB:+1GiB", "--over",
-                         "kv_cache_dtype=bf16,fp8")
+        rows = self.rows(LLAMA, "--max-model-len", "4096", "--over",
+                         "kv-budget=1GiB:4GiB:+1GiB", "--over", "kv_cache_dtype=bf16,fp8")
         self.assertEqual([r["kv-budget"] for r in rows][::2], ["1GiB", "2GiB", "3GiB", "4GiB"])
         rows = self.rows(LLAMA, "--gpu", "h200", "--over", "gpu-memory-utilization=0.8:0.9:+0.05")
         self.assertEqual([r["gpu-memory-utilization"] for r in rows], ["0.8", "0.85", "0.9"])
@@ -97,7 +98,7 @@ class Sweep(KvplanCase):
                            ("tpp=1,2", "did you mean 'tp'"), ("json=true", "no option of a plan"),
                            ("kernels=a,b", "no option of a plan"), ("tp=1:8", "FROM:TO"),
                            ("tp=1:8:*1", "no step"), ("tp=8:1:*2", "no step"),
-                           ("tp=1:8:2", "no step"), ("tp=1,,2", "empty value"),
+                           ("tp=1:8:2", "FROM:TO"), ("tp=1,,2", "empty value"),
                            ("attention-dp=maybe", "true or false"),
                            ("max-model-len=1:9999999:+1", "million")]:
             with self.subTest(over=over):
@@ -146,7 +147,7 @@ class Chart(KvplanCase):
         self.assertNotIn("inf", text)
 
     def test_categories_refusals_and_odd_names(self):
-        path = self.write("a<b>&\"c\".json", open(LLAMA).read())
+        path = self.write("a<b>&\"c\".json", pathlib.Path(LLAMA).read_text())
         _, root = self.chart(path, "--over", "gpu=h100,h200,b200,nonsense", "--y", "kv-budget")
         texts = [t.text for t in root.iter(f"{SVG}text")]
         self.assertIn("a<b>&\"c\"", texts)

@@ -87,6 +87,14 @@ class ChangeList {
       add(ChangeKind::kNoDrafter, "no drafter", std::move(changed));
     }
   }
+  void add_attention_dp() {
+    const Parallelism& p = request_.parallelism;
+    if (has_latent_cache(request_.target) && !p.attention_data_parallel && p.decode_context == 1) {
+      Parallelism apart = p;
+      apart.attention_data_parallel = true;
+      add(ChangeKind::kAttentionDp, "--attention-dp", with_parallelism(request_, apart));
+    }
+  }
   void add_gpus(const Resolution& resolution) {
     const Parallelism& p = request_.parallelism;
     if (p.tensor * 2 <= kLargestTensor) {
@@ -130,6 +138,7 @@ std::vector<Change> changes_of(const PlanRequest& request, const CapabilityRegis
   list.add_settings();
   list.add_formats(plan->resolution);
   list.add_less(plan->resolution);
+  list.add_attention_dp();
   list.add_gpus(plan->resolution);
   return std::move(list).take();
 }

@@ -24,6 +24,7 @@ enum class ChangeKind {
   kFewer,        ///< fewer sequences
   kShorter,      ///< shorter sequences
   kNoDrafter,    ///< no drafter
+  kAttentionDp,  ///< sequences of their own for every rank, where ranks hold the same
   kTensor,       ///< more GPUs for one replica
   kPipeline,     ///< more stages
   kData,         ///< more replicas

@@ -219,7 +219,7 @@ Result<Answer> solve_gpus(const PlanRequest& request, const CapabilityRegistry& 
   add_reliefs(
       request, registry,
       {ChangeKind::kSetting, ChangeKind::kFormat, ChangeKind::kDraftFormat, ChangeKind::kFewer,
-       ChangeKind::kShorter, ChangeKind::kNoDrafter},
+       ChangeKind::kShorter, ChangeKind::kNoDrafter, ChangeKind::kAttentionDp},
       [&](const Change& change) -> std::optional<Outcome> {
         Search other{change.request, registry, search};
         const auto found = other.run();
