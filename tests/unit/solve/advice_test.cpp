@@ -69,6 +69,28 @@ TEST_CASE("a latent on several ranks is advised to be spread") {
   CHECK(find(advice_on(request), "latent_replicated") == nullptr);
 }
 
+TEST_CASE("the weights that attention data parallelism adds are taken off what it frees") {
+  PlanRequest request = request_for("deepseek-v3");
+  request.parallelism.tensor = 8;
+  request.workload.max_model_len = Tokens{65'536};
+  PlanRequest apart = request;
+  apart.parallelism.attention_data_parallel = true;
+  apart.workload.max_num_seqs = Sequences{2};
+  // The ledger starts below the weights here; they are the same with all of a GPU's memory.
+  const auto weights = [](PlanRequest of) {
+    of.budget = {};
+    of.budget.gpu_memory = Bytes{std::int64_t{1000} << 30};
+    return make_plan(of, known())->find_line("weights")->bytes;
+  };
+  const Bytes added = weights(apart) - weights(request);
+  REQUIRE(added.count() > 0);
+  const auto advice = advice_on(request);
+  const auto found = std::ranges::find_if(
+      advice, [](const Advice& item) { return item.change == "--attention-dp --max-num-seqs 2"; });
+  REQUIRE(found != advice.end());
+  CHECK(found->frees == freed(request, apart) - added);
+}
+
 TEST_CASE("more ranks than KV heads hold each head more than once") {
   PlanRequest request = request_for("llama-3.1-8b");  // 8 KV heads
   request.parallelism.tensor = 32;
