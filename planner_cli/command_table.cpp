@@ -38,6 +38,25 @@ constexpr auto kCommands = std::to_array<CommandSpec>({
      "  kvplan check --configs ./configs --cases cases.jsonl\n"
      "  kvplan check --configs ./configs --cases cases.jsonl --cases more.jsonl --json\n",
      "", "", ""},
+    {Command::kSolve, "solve",
+     "plan backwards: the longest, the most, the fewest, the least that works",
+     "  kvplan solve ./Llama-3.1-70B -tp 4 --gpu h200 --max-num-seqs 64\n"
+     "  kvplan solve ./model --gpu h200 --find max-num-seqs --lengths p50=4k,p90=32k,max=128k\n"
+     "  kvplan solve ./model --gpu b200 --find gpus --max-num-seqs 256 --max-model-len 128k "
+     "--json\n",
+     "MODEL", kModelHelp, "@model"},
+    {Command::kSweep, "sweep", "many plans at once: a table, CSV, JSON or a chart over any options",
+     "  kvplan sweep ./model --gpu h200 --over tp=1,2,4,8 --over max-model-len=8k:128k:*2\n"
+     "  kvplan sweep ./model --over gpu=h100,h200,b200 --over kv-cache-dtype=bf16,fp8 --format "
+     "csv\n"
+     "  kvplan sweep ./model --gpu h200 --over max-num-seqs=1:64:+1 --y max-len --format svg > "
+     "c.svg\n",
+     "MODEL", kModelHelp, "@model"},
+    {Command::kDiff, "diff", "what differs between two plans or deployments",
+     "  kvplan diff before.json after.json\n"
+     "  kvplan diff staging.toml production.toml --json\n",
+     "A", "plan document of 'kvplan plan --json', or a deployment file that ends in .toml", "@file",
+     "B"},
     {Command::kLint, "lint",
      "what in a config or deployment is not understood, contradictory or defaulted",
      "  kvplan lint ./model\n"
@@ -80,11 +99,10 @@ constexpr std::string_view kExamples =
     "    kvplan verify plan.json --allocations allocations.json\n";
 
 constexpr std::string_view kExitStatus =
-    "Exit status: 0 fits (verify, check: agrees; lint: clean), 1 bytes are missing (verify, "
-    "check:\n"
-    "disagrees; lint: findings), 2 wrong command line, 3 bad or unsupported input or a refusal, 4 "
-    "device or\n"
-    "I/O error.\n";
+    "Exit status: 0 fits (verify, check: agrees; solve: found; sweep: some point fits; diff: "
+    "equal;\n"
+    "lint: clean), 1 bytes are missing (disagrees; not found; none fits; different; findings),\n"
+    "2 wrong command line, 3 bad or unsupported input or a refusal, 4 device or I/O error.\n";
 
 }  // namespace
 

@@ -18,6 +18,9 @@ enum class Command {
   kKernels,
   kVerify,
   kCheck,
+  kSolve,
+  kSweep,
+  kDiff,
   kLint,
   kModels,
   kGpus,
@@ -62,6 +65,8 @@ struct CommandSpec {
   std::string_view input_help;
   /// What shells complete it with: words, or `@model`, `@file`.
   std::string_view input_choices;
+  /// Name of a second such argument, or empty.
+  std::string_view second_input = {};
 };
 
 /// All commands, in the order of the help.

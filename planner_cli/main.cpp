@@ -26,6 +26,9 @@ namespace {
     case Command::kKernels: return run_kernels(options);
     case Command::kVerify: return run_verify(options);
     case Command::kCheck: return run_check(options);
+    case Command::kSolve: return run_solve(options);
+    case Command::kSweep: return run_sweep(options);
+    case Command::kDiff: return run_diff(options);
     case Command::kLint: return run_lint(options);
     case Command::kModels: return run_models(options);
     case Command::kGpus: return run_gpus(options);

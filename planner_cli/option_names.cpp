@@ -13,7 +13,7 @@ namespace kvpool::cli {
 namespace {
 
 /// Commands that the next versions bring.
-constexpr std::array<std::string_view, 4> kLaterCommands{"solve", "sweep", "diff", "calibrate"};
+constexpr std::array<std::string_view, 1> kLaterCommands{"calibrate"};
 
 [[nodiscard]] std::vector<std::string_view> command_names() {
   std::vector<std::string_view> names;

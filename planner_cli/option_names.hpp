@@ -62,6 +62,15 @@ enum class OptionId {
   kConfigs,
   kCases,
   kAllow,
+  kLengths,
+  kFind,
+  kCandidate,
+  kMaxGpus,
+  kOver,
+  kFormat,
+  kChartX,
+  kChartY,
+  kJobs,
   kJson,
 };
 

@@ -10,22 +10,28 @@ namespace {
 
 using enum OptionId;
 
-constexpr CommandSet kPlanning{Command::kPlan, Command::kExplain, Command::kKernels};
+constexpr CommandSet kPlanning{Command::kPlan, Command::kExplain, Command::kKernels,
+                               Command::kSolve, Command::kSweep};
 constexpr CommandSet kKernelsOnly{Command::kKernels};
 constexpr CommandSet kPlanOnly{Command::kPlan};
 constexpr CommandSet kVerifyOnly{Command::kVerify};
 constexpr CommandSet kCheckOnly{Command::kCheck};
 constexpr CommandSet kLintOnly{Command::kLint};
+constexpr CommandSet kSolveOnly{Command::kSolve};
+constexpr CommandSet kSweepOnly{Command::kSweep};
+constexpr CommandSet kWithLengths{Command::kPlan, Command::kExplain, Command::kSolve};
 constexpr CommandSet kWithGpus{Command::kPlan, Command::kExplain, Command::kKernels, Command::kLint,
-                               Command::kGpus};
-constexpr CommandSet kWithJson{Command::kPlan, Command::kKernels, Command::kVerify, Command::kCheck,
-                               Command::kLint, Command::kModels,  Command::kGpus};
+                               Command::kGpus, Command::kSolve,   Command::kSweep};
+constexpr CommandSet kWithJson{Command::kSolve,   Command::kSweep,  Command::kDiff,  Command::kPlan,
+                               Command::kKernels, Command::kVerify, Command::kCheck, Command::kLint,
+                               Command::kModels,  Command::kGpus};
 
 constexpr std::string_view kSpread = "Parallelism";
 constexpr std::string_view kCache = "Cache and workload";
 constexpr std::string_view kMemory = "Memory of one GPU";
 constexpr std::string_view kDraft = "Drafter";
 constexpr std::string_view kRows = "Kernels and engine";
+constexpr std::string_view kAsk = "Question";
 constexpr std::string_view kInOut = "Input and output";
 
 constexpr auto kSpecs = std::to_array<OptionSpec>({
@@ -327,6 +333,78 @@ constexpr auto kSpecs = std::to_array<OptionSpec>({
      "",
      "what every engine would make of this deployment",
      kPlanOnly},
+
+    {kFind,
+     kAsk,
+     {"find"},
+     Arity::kRepeated,
+     "WHAT",
+     "option to solve for: max-model-len, max-num-seqs, gpus, gpu-memory-utilization,\n"
+     "kv-cache-dtype, page-size, drafter, num-draft-tokens (default: all that apply)",
+     kSolveOnly,
+     "max-model-len max-num-seqs gpus gpu-memory-utilization kv-cache-dtype page-size drafter "
+     "num-draft-tokens"},
+    {kLengths,
+     kAsk,
+     {"lengths"},
+     Arity::kOne,
+     "MIX",
+     "lengths of the sequences: p50=4k,p90=32k,max=128k, or a file with one a line",
+     kWithLengths,
+     "@file"},
+    {kCandidate,
+     kAsk,
+     {"candidate"},
+     Arity::kRepeated,
+     "PATH",
+     "drafter to choose from; may be given again",
+     kSolveOnly,
+     "@model"},
+    {kMaxGpus,
+     kAsk,
+     {"max-gpus"},
+     Arity::kOne,
+     "N",
+     "most GPUs that are looked at (default 256)",
+     kSolveOnly},
+    {kOver,
+     kAsk,
+     {"over"},
+     Arity::kRepeated,
+     "OPTION=VALUES",
+     "values of an option: a,b,c or FROM:TO:*FACTOR or FROM:TO:+STEP; each --over\nmultiplies the "
+     "points",
+     kSweepOnly},
+    {kFormat,
+     kAsk,
+     {"format"},
+     Arity::kOne,
+     "FORMAT",
+     "table (default), csv, json or svg",
+     kSweepOnly,
+     "table csv json svg"},
+    {kChartX,
+     kAsk,
+     {"x"},
+     Arity::kOne,
+     "OPTION",
+     "svg: option along the bottom (default: the --over with the most numbers)",
+     kSweepOnly},
+    {kChartY,
+     kAsk,
+     {"y"},
+     Arity::kOne,
+     "FIGURE",
+     "svg: tokens (default), sequences, max-len, kv-budget, bytes-per-token or missing",
+     kSweepOnly,
+     "tokens sequences max-len kv-budget bytes-per-token missing"},
+    {kJobs,
+     kAsk,
+     {"jobs"},
+     Arity::kOne,
+     "N",
+     "threads (default: as many as the machine runs at the same time)",
+     kSweepOnly},
 
     {kDeployment,
      kInOut,

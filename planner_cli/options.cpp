@@ -47,11 +47,16 @@ class HelpText : public CLI::Formatter {
 using Store = std::map<OptionId, std::vector<std::string>>;
 
 /// A subcommand with all options that it takes.
-CLI::App* add_command(CLI::App& app, Command command, Store& store, std::string& input) {
+CLI::App* add_command(CLI::App& app, Command command, Store& store, std::string& input,
+                      std::string& second_input) {
   const CommandSpec& about = command_spec(command);
   CLI::App* sub = app.add_subcommand(std::string{about.name}, std::string{about.summary});
   if (!about.input.empty()) {
     sub->add_option(std::string{about.input}, input, std::string{about.input_help})->type_name(" ");
+  }
+  if (!about.second_input.empty()) {
+    sub->add_option(std::string{about.second_input}, second_input, "the other, as the first")
+        ->type_name(" ");
   }
   for (const OptionSpec& spec : option_specs()) {
     if (!spec.serves(command)) {
@@ -128,7 +133,8 @@ CommandLine read_command_line(std::span<const std::string_view> arguments) {
   app.require_subcommand(1);
   Store store;
   std::string input;
-  add_command(app, normal.command, store, input)->set_help_flag();
+  std::string second_input;
+  add_command(app, normal.command, store, input, second_input)->set_help_flag();
   if (normal.help) {
     return {.options = {}, .text = help_text(app, normal)};
   }
@@ -144,7 +150,13 @@ CommandLine read_command_line(std::span<const std::string_view> arguments) {
     throw usage_failure("'kvplan " + std::string{to_string(normal.command)} +
                         "' takes no argument, got '" + normal.positionals[0] + "'");
   }
-  if (normal.positionals.size() > 1) {
+  const std::string_view second = command_spec(normal.command).second_input;
+  if (!second.empty() && normal.positionals.size() != 2) {
+    throw usage_failure("'kvplan " + std::string{to_string(normal.command)} + "' takes " +
+                        std::string{expected} + " and " + std::string{second} + ", got " +
+                        std::to_string(normal.positionals.size()) + " of them");
+  }
+  if (second.empty() && normal.positionals.size() > 1) {
     throw usage_failure("one " + std::string{expected} + " is expected, got '" +
                         normal.positionals[0] + "' and '" + normal.positionals[1] + "'");
   }
@@ -160,7 +172,10 @@ CommandLine read_command_line(std::span<const std::string_view> arguments) {
   } catch (const CLI::ParseError& error) {
     throw usage_failure(error.what());
   }
-  CommandLine line{.options = {.command = normal.command, .input = std::move(input), .values = {}},
+  CommandLine line{.options = {.command = normal.command,
+                               .input = std::move(input),
+                               .second_input = std::move(second_input),
+                               .values = {}},
                    .text = {}};
   for (auto& [id, texts] : store) {
     for (std::string& text : texts) {

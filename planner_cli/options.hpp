@@ -32,6 +32,8 @@ struct Options {
   Command command = Command::kPlan;
   /// MODEL or PLAN.json.
   std::string input;
+  /// The second argument of commands that take two.
+  std::string second_input = {};
   /// Options and their values; a flag has one value, `true`.
   std::map<OptionId, std::vector<GivenValue>> values;
 

@@ -210,8 +210,9 @@ void read_overheads(const Options& options, const Values& values, OverheadReques
   overheads.communication = values.size_range(kCommunication);
 }
 
-void read_memory(const Options& options, const Values& values, PlanRequest& request) {
-  const std::vector<DeviceSpec> devices = read_devices(options);
+void read_memory(const Options& options, const Values& values, InputCache& inputs,
+                 PlanRequest& request) {
+  const std::vector<DeviceSpec>& devices = inputs.devices(options);
   std::vector<std::string_view> names;
   for (const DeviceSpec& device : devices) {
     names.emplace_back(device.name);
@@ -287,7 +288,8 @@ void read_cache(const Values& values, PlanRequest& request) {
          kind != DrafterKind::kSuffixAutomaton;
 }
 
-void read_drafter(const Options& options, const Values& values, PlanRequest& request) {
+void read_drafter(const Options& options, const Values& values, InputCache& inputs,
+                  PlanRequest& request) {
   constexpr std::array<std::string_view, 10> kKinds{
       "mtp",    "eagle3",       "dflash", "dspark", "domino",
       "peagle", "draft_target", "pard",   "ngram",  "suffix_automaton"};
@@ -309,7 +311,7 @@ void read_drafter(const Options& options, const Values& values, PlanRequest& req
       path->fail(option_spec(kDrafter), "a drafter of kind " + std::string{to_string(*kind)} +
                                             " has no config of its own");
     }
-    drafter.model = read_model(path->text);
+    drafter.model = inputs.model(path->text);
     if (!kind.has_value() && drafter.model->drafter.has_value()) {
       kind = drafter.model->drafter->kind;
     }
@@ -439,23 +441,47 @@ CapabilityRegistry read_registry(const Options& options) {
   return registry;
 }
 
-Deployment read_deployment(const Options& options) {
+const ModelConfig& InputCache::model(const std::string& text) {
+  const auto found = models_.find(text);
+  return found != models_.end() ? found->second
+                                : models_.emplace(text, read_model(text)).first->second;
+}
+
+const std::vector<DeviceSpec>& InputCache::devices(const Options& options) {
+  if (devices_.empty()) {
+    devices_ = read_devices(options);
+  }
+  return devices_;
+}
+
+PlanRequest read_request(const Options& options, InputCache& inputs) {
   check_engine(options);
   const Values values{options};
-  Deployment deployment;
-  PlanRequest& request = deployment.request;
+  PlanRequest request;
   read_parallelism(options, values, request.parallelism);
-  read_memory(options, values, request);
+  read_memory(options, values, inputs, request);
   read_cache(values, request);
   if (options.input.empty()) {
     throw usage_failure(
         "MODEL is missing: the path of a config.json or of a checkpoint directory, or a name of "
         "'kvplan models'");
   }
+  request.target = inputs.model(options.input);
+  read_drafter(options, values, inputs, request);
+  return request;
+}
+
+Deployment read_deployment(const Options& options) {
+  InputCache inputs;
+  Deployment deployment;
+  deployment.request = read_request(options, inputs);
   deployment.registry = read_registry(options);
-  request.target = read_model(options.input);
-  read_drafter(options, values, request);
   return deployment;
+}
+
+std::optional<std::int64_t> read_whole_number(const Options& options, OptionId id,
+                                              std::int64_t least) {
+  return Values{options}.number(id, least);
 }
 
 }  // namespace kvpool::cli

@@ -10,7 +10,9 @@
 #include "options.hpp"
 
 #include <cstdint>
+#include <map>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -30,6 +32,28 @@ struct Deployment {
 /// The known GPUs, and behind them those of `--gpus` files, which win over known ones of the same
 /// name.
 [[nodiscard]] std::vector<DeviceSpec> read_devices(const Options& options);
+
+/// What was read from files for one deployment, so that another one with the same files does not
+/// read them again. Not for several threads.
+class InputCache {
+ public:
+  /// The model of this path or name, as `read_model`.
+  [[nodiscard]] const ModelConfig& model(const std::string& text);
+  /// As `read_devices`; the `--gpus` files are those of the first call.
+  [[nodiscard]] const std::vector<DeviceSpec>& devices(const Options& options);
+
+ private:
+  std::map<std::string, ModelConfig> models_;
+  std::vector<DeviceSpec> devices_;
+};
+
+/// Understands every option but those that say which kernels there are. Throws as
+/// `read_deployment`.
+[[nodiscard]] PlanRequest read_request(const Options& options, InputCache& inputs);
+
+/// The whole number of an option, when it is given. Throws a usage `Failure` for less than `least`.
+[[nodiscard]] std::optional<std::int64_t> read_whole_number(const Options& options, OptionId id,
+                                                            std::int64_t least);
 
 /// Understands every option and reads the files that they name. Throws a `Failure`: usage for a
 /// value on the command line, input for what stands in files.

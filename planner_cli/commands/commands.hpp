@@ -21,6 +21,15 @@ namespace kvpool::cli {
 
 /// `kvplan check`: compares engines' arithmetic with what they printed.
 [[nodiscard]] ExitCode run_check(const Options& options);
+/// `kvplan solve`: values of options for which a plan fits, and the limits on their other side.
+[[nodiscard]] ExitCode run_solve(const Options& options);
+
+/// `kvplan sweep`: plans over the values of options.
+[[nodiscard]] ExitCode run_sweep(const Options& options);
+
+/// `kvplan diff`: what differs between two plans or deployments.
+[[nodiscard]] ExitCode run_diff(const Options& options);
+
 /// `kvplan lint`: what in a config or deployment is not understood, contradictory or defaulted.
 [[nodiscard]] ExitCode run_lint(const Options& options);
 

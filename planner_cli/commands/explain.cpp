@@ -1,15 +1,19 @@
 // SPDX-FileCopyrightText: The kvpool authors
 // SPDX-License-Identifier: Apache-2.0
 #include <kvpool/plan/planner.hpp>
+#include <kvpool/solve/advice.hpp>
 
 #include "commands/commands.hpp"
 #include "commands/describe.hpp"
 #include "commands/explain_report.hpp"
 #include "commands/plan_report.hpp"
+#include "length_input.hpp"
 #include "output/terminal.hpp"
 #include "request.hpp"
 
 #include <fmt/format.h>
+
+#include <optional>
 
 namespace kvpool::cli {
 namespace {
@@ -52,6 +56,8 @@ ExitCode run_explain(const Options& options) {
   }
   explain_ledger(plan, report);
   report_refusals(plan, report);
+  const std::optional<LengthMix> mix = read_lengths(options, plan);
+  report_advice(advise(plan, deployment.registry, mix.has_value() ? &*mix : nullptr), report);
   print(report.text());
   return exit_code_of(plan) == ExitCode::kBadInput ? ExitCode::kBadInput : ExitCode::kFits;
 }

@@ -2,13 +2,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <kvpool/io/plan_document.hpp>
 #include <kvpool/plan/planner.hpp>
+#include <kvpool/solve/advice.hpp>
 
 #include "commands/commands.hpp"
 #include "commands/engines.hpp"
 #include "commands/plan_report.hpp"
 #include "commands/verify_on_gpu.hpp"
+#include "length_input.hpp"
 #include "output/terminal.hpp"
 #include "request.hpp"
+
+#include <optional>
+#include <vector>
 
 namespace kvpool::cli {
 
@@ -32,8 +37,11 @@ ExitCode run_plan(const Options& options) {
     return run_engines(options, deployment);
   }
   const Plan plan = value_or_fail(make_plan(deployment.request, deployment.registry));
+  const std::optional<LengthMix> mix = read_lengths(options, plan);
+  const std::vector<Advice> advice =
+      advise(plan, deployment.registry, mix.has_value() ? &*mix : nullptr);
   if (options.flag(OptionId::kJson)) {
-    std::string document = io::plan_to_json(plan);
+    std::string document = io::plan_to_json(plan, advice);
     if (!document.ends_with('\n')) {
       document += '\n';
     }
@@ -53,6 +61,7 @@ ExitCode run_plan(const Options& options) {
     report_capacity(plan, report);
   }
   report_decisions(plan, report);
+  report_advice(advice, report);
   print(report.text());
   return verified(plan, options);
 }

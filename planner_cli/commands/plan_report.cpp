@@ -199,6 +199,17 @@ ExitCode exit_code_of(const Plan& plan) noexcept {
   return plan.fits ? ExitCode::kFits : ExitCode::kDoesNotFit;
 }
 
+void report_deployment(const Plan& plan, const Options& options, Report& report) {
+  report.line("model    " + model_text(plan.request.target), 2, 11);
+  if (plan.request.drafter.has_value()) {
+    report.line("drafter  " + drafter_text(plan), 2, 11);
+  }
+  report.line("deploy   " + deployment_text(plan, options), 2, 11);
+  if (const std::string unused = unused_options(options); !unused.empty()) {
+    report.line("note     " + unused, 2, 11, Emphasis::kNotice);
+  }
+}
+
 void report_headline(const Plan& plan, const Options& options, Report& report) {
   if (plan.fits) {
     report.line(
@@ -222,14 +233,7 @@ void report_headline(const Plan& plan, const Options& options, Report& report) {
     report.line(text, 0, 14, Emphasis::kBad);
   }
   report.blank();
-  report.line("model    " + model_text(plan.request.target), 2, 11);
-  if (plan.request.drafter.has_value()) {
-    report.line("drafter  " + drafter_text(plan), 2, 11);
-  }
-  report.line("deploy   " + deployment_text(plan, options), 2, 11);
-  if (const std::string unused = unused_options(options); !unused.empty()) {
-    report.line("note     " + unused, 2, 11, Emphasis::kNotice);
-  }
+  report_deployment(plan, options, report);
   report_margin(plan, report);
   report_losses(plan, report);
 }

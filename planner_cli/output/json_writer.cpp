@@ -123,6 +123,12 @@ JsonWriter& JsonWriter::boolean(std::string_view key, bool value) {
   return *this;
 }
 
+JsonWriter& JsonWriter::raw(std::string_view key, std::string_view json) {
+  member(key);
+  out_ += json;
+  return *this;
+}
+
 JsonWriter& JsonWriter::numbers(std::string_view key, const std::vector<std::int64_t>& values) {
   member(key);
   out_ += fmt::format("[{}]", fmt::join(values, ", "));

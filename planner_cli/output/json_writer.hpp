@@ -29,6 +29,8 @@ class JsonWriter {
   JsonWriter& number(std::string_view key, std::int64_t value);
   /// True or false.
   JsonWriter& boolean(std::string_view key, bool value);
+  /// A value that is JSON already, on one line.
+  JsonWriter& raw(std::string_view key, std::string_view json);
   /// An array of whole numbers.
   JsonWriter& numbers(std::string_view key, const std::vector<std::int64_t>& values);
   /// An array of texts.

@@ -22,17 +22,30 @@ DECIDED = re.compile(r'\bdecide\(\s*"(\w+)"')
 NAMED = re.compile(r'string_view k\w*Id = "(\w+)"')
 # The key of a layout's error becomes the id of the planner's refusal.
 LAYOUT = re.compile(r'\bfail\(\s*ErrorCode::\w+,\s*"(\w+)"')
+# Ids of `solve`: what it advises, and what stops an answer.
+ADVISED = re.compile(r'(?:\.id = |offer_spread\(\s*)"(\w+)"')
+LIMIT = re.compile(r'\.id = "(\w+)"')
+SOLVE = "libkvpool/src/solve/"
 CODE = re.compile(r'case ErrorCode::\w+: return "(\w+)"')
 
 
 def ids_in(path: str, text: str):
     """Ids of refusals and decisions that a source gives."""
+    if path.startswith(SOLVE):
+        return set()
     found = set(WRITTEN.findall(text)) | set(NAMED.findall(text))
     if path.startswith("libkvpool/src/plan/"):
         found |= set(REFUSED.findall(text)) | set(DECIDED.findall(text))
     if path.startswith("libkvpool/src/layout/"):
         found |= set(LAYOUT.findall(text))
     return found
+
+
+def solve_ids(path: str, text: str):
+    """Ids of advice, and of limits of answers, that a source of `solve` gives."""
+    if path == SOLVE + "advice.cpp":
+        return set(ADVISED.findall(text)), set()
+    return set(), set(LIMIT.findall(text)) if path.startswith(SOLVE) else set()
 
 
 def first_column(document: str, heading: str):
@@ -56,6 +69,9 @@ def self_test():
            {"a", "b", "c"}, "ids of the planner")
     expect(ids_in(layout, 'fail(ErrorCode::kX, "d", f()); refuse("e")') == {"d"}, "ids of layout")
     expect(ids_in("x.hpp", 'inline constexpr std::string_view kKernelSetId = "f";') == {"f"}, "names")
+    expect(solve_ids(SOLVE + "advice.cpp", 'x{.id = "g"}; offer_spread("h",') == ({"g", "h"}, set()),
+           "advice")
+    expect(solve_ids(SOLVE + "b.cpp", 'x = {.id = "i"}') == (set(), {"i"}), "limits")
     text = "## Refusals\n\n| id |\n|---|\n| `a` | x |\n## Decisions\n| `b` | y |\n"
     expect(first_column(text, "Refusals") == {"a"}, "first column")
     expect(len(differences("id", {"a", "b"}, {"b", "c"})) == 2, "differences")
@@ -66,13 +82,19 @@ def main() -> int:
     root = Path(sys.argv[1]).resolve()
     document = (root / DOCUMENT).read_text(encoding="utf-8")
     sources = files_under(root / "libkvpool" / "src", {".cpp", ".hpp"})
-    ids = set()
+    ids, advised, limits = set(), set(), set()
     for path in sources:
-        ids |= ids_in(path.relative_to(root).as_posix(), path.read_text(encoding="utf-8"))
+        name, text = path.relative_to(root).as_posix(), path.read_text(encoding="utf-8")
+        ids |= ids_in(name, text)
+        advised |= solve_ids(name, text)[0]
+        limits |= solve_ids(name, text)[1]
     result = root / "libkvpool/include/kvpool/core/result.hpp"
     codes = set(CODE.findall(result.read_text(encoding="utf-8")))
     findings = differences(
         "id", ids, first_column(document, "Refusals") | first_column(document, "Decisions"))
+    findings += differences("advice", advised, first_column(document, "Advice"))
+    # A refusal may stop an answer, too; it is explained above.
+    findings += differences("limit", limits - ids, first_column(document, "Limits of answers"))
     findings += differences("error code", codes, first_column(document, "Error codes"))
     if not ids or not codes:
         findings.append(f"{DOCUMENT}:1: no ids or codes found in the sources")

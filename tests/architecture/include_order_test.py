@@ -15,7 +15,7 @@ from pathlib import Path
 from source_tree import CXX, expect, files_under, includes, report
 
 CHAIN = [
-    "core", "memory", "model", "layout", "capability", "pool", "plan", "engine", "io", "block",
+    "core", "memory", "model", "layout", "capability", "pool", "plan", "engine", "solve", "io", "block",
     "kernels", "planner_cli",
 ]
 TESTING_SEES = CHAIN[: CHAIN.index("plan") + 1] + ["testing"]

@@ -174,7 +174,7 @@ class Mistakes(KvplanCase):
                           ["plan", LLAMA, "--drafter", LLAMA],
                           ["plan", LLAMA, "--drafter", LLAMA, "--drafter-kind", "mtp"],
                           ["plan", LLAMA, "--allocations", "x"], ["verify"], ["verify", "p.json"],
-                          ["explain", LLAMA, "--json"], ["solve", LLAMA], ["plan", LLAMA, "--="]]:
+                          ["explain", LLAMA, "--json"], ["calibrate", LLAMA], ["plan", LLAMA, "--="]]:
             with self.subTest(arguments=arguments):
                 self.assert_usage(self.kvplan(*arguments), "kvplan: error: ")
 

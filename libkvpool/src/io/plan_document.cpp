@@ -227,19 +227,20 @@ OrderedJson write_capacity(const Capacity& capacity) {
           {"max_len", capacity.max_len.count()}};
 }
 
-std::string text_of(const OrderedJson& document) {
-  return document.dump(2, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
+OrderedJson write_advice(const std::vector<Advice>& advice) {
+  OrderedJson out = OrderedJson::array();
+  for (const Advice& item : advice) {
+    out.push_back({{"id", item.id},
+                   {"pool", item.pool},
+                   {"what", item.what},
+                   {"change", item.change},
+                   {"frees_bytes", item.frees.count()},
+                   {"cost", item.cost}});
+  }
+  return out;
 }
 
-}  // namespace
-
-std::string detail::registry_hash(const Resolution& resolution) {
-  const OrderedJson said = {{"decisions", write(resolution.decisions)},
-                            {"refusals", write(resolution.refusals)}};
-  return hash_text(said.dump(-1, ' ', false, OrderedJson::error_handler_t::replace));
-}
-
-std::string plan_to_json(const Plan& plan) {
+OrderedJson plan_document(const Plan& plan) {
   const bool has_rank = plan.smallest_rank < plan.ranks.size();
   OrderedJson document = OrderedJson::object();
   document["schema"] = kPlanSchema;
@@ -252,6 +253,26 @@ std::string plan_to_json(const Plan& plan) {
   document["decisions"] = write(plan.decisions);
   document["refusals"] = write_refusals(plan.refusals);
   document["capacity"] = write_capacity(plan.capacity);
+  return document;
+}
+
+std::string text_of(const OrderedJson& document) {
+  return document.dump(2, ' ', false, OrderedJson::error_handler_t::replace) + "\n";
+}
+
+}  // namespace
+
+std::string detail::registry_hash(const Resolution& resolution) {
+  const OrderedJson said = {{"decisions", write(resolution.decisions)},
+                            {"refusals", write(resolution.refusals)}};
+  return hash_text(said.dump(-1, ' ', false, OrderedJson::error_handler_t::replace));
+}
+
+std::string plan_to_json(const Plan& plan) { return text_of(plan_document(plan)); }
+
+std::string plan_to_json(const Plan& plan, const std::vector<Advice>& advice) {
+  OrderedJson document = plan_document(plan);
+  document["advice"] = write_advice(advice);
   return text_of(document);
 }
 

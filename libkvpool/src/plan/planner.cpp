@@ -45,10 +45,7 @@ class Allocation {
              std::vector<StagePools> stages)
       : stages_{std::move(stages)},
         planned_{.sequences = resolution.sequences, .length = resolution.max_model_len},
-        rules_{.state_slots_per_seq = resolution.state_slots_per_seq,
-               .max_batched_tokens = request.workload.max_batched_tokens,
-               .decode_context = request.parallelism.decode_context,
-               .reserve_last_pages = request.workload.max_num_seqs.has_value()},
+        rules_{sizing_rules(request, resolution)},
         workspace_{align_up(resolution.workspace, granularity_of(request))} {}
 
   [[nodiscard]] const std::vector<StagePools>& stages() const { return stages_; }

@@ -11,6 +11,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -63,6 +64,13 @@ struct StagePools {
 /// Pools of every stage, without sizes.
 [[nodiscard]] Result<std::vector<StagePools>> describe_stages(const PlanRequest& request,
                                                               const Resolution& resolution);
+
+/// The rules that a request and its resolution hold sequences to.
+[[nodiscard]] SizingRules sizing_rules(const PlanRequest& request, const Resolution& resolution);
+
+/// Slabs that sequences of several lengths need together of one group.
+[[nodiscard]] CheckedInt slabs_needed(const PooledGroup& group, std::span<const Load> loads,
+                                      Tokens lookahead, const SizingRules& rules);
 
 /// Slabs that `load` needs of one group.
 [[nodiscard]] CheckedInt slabs_needed(const PooledGroup& group, Load load, Tokens lookahead,

@@ -107,24 +107,44 @@ CheckedInt size_model(const ModelPools& model, Bytes share, Load planned, const 
 
 }  // namespace
 
-CheckedInt slabs_needed(const PooledGroup& group, Load load, Tokens lookahead,
+SizingRules sizing_rules(const PlanRequest& request, const Resolution& resolution) {
+  return {.state_slots_per_seq = resolution.state_slots_per_seq,
+          .max_batched_tokens = request.workload.max_batched_tokens,
+          .decode_context = request.parallelism.decode_context,
+          .reserve_last_pages = request.workload.max_num_seqs.has_value()};
+}
+
+CheckedInt slabs_needed(const PooledGroup& group, std::span<const Load> loads, Tokens lookahead,
                         const SizingRules& rules) {
   const LayerGroup& layers = group.group;
-  if (layers.is_state) {
-    return CheckedInt{load.sequences.count()} * rules.state_slots_per_seq;
-  }
-  // Under decode-context parallelism a rank keeps its part of every sequence.
-  const Tokens length{ceil_div(load.length.count(), rules.decode_context)};
   const Tokens page = group.page.tokens_per_block;
-  const Pages per_sequence = pages_of_sequence(layers, length, page, lookahead);
-  CheckedInt pages = CheckedInt{load.sequences.count()} * per_sequence.count();
+  CheckedInt pages{0};
+  CheckedInt behind{0};
+  for (const Load& load : loads) {
+    if (layers.is_state) {
+      pages += CheckedInt{load.sequences.count()} * rules.state_slots_per_seq;
+      continue;
+    }
+    // Under decode-context parallelism a rank keeps its part of every sequence.
+    const Tokens length{ceil_div(load.length.count(), rules.decode_context)};
+    const Pages per_sequence = pages_of_sequence(layers, length, page, lookahead);
+    pages += CheckedInt{load.sequences.count()} * per_sequence.count();
+    behind +=
+        CheckedInt{load.sequences.count()} * (pages_ceil(length, page) - per_sequence).count();
+  }
+  if (layers.is_state) {
+    return pages;
+  }
   if (layers.span.kind == SpanKind::kSlidingWindow || layers.span.kind == SpanKind::kChunked) {
     // Prompts that are being read hold the tokens of one step beyond the window.
-    const CheckedInt behind =
-        CheckedInt{load.sequences.count()} * (pages_ceil(length, page) - per_sequence).count();
     pages += min(behind, CheckedInt{pages_ceil(rules.max_batched_tokens, page).count()});
   }
   return ceil_div(pages, CheckedInt{group.pages_per_slab});
+}
+
+CheckedInt slabs_needed(const PooledGroup& group, Load load, Tokens lookahead,
+                        const SizingRules& rules) {
+  return slabs_needed(group, std::span{&load, 1}, lookahead, rules);
 }
 
 CheckedInt slabs_needed(const PoolDescriptor& pool, Load load, Tokens lookahead,

@@ -4,9 +4,11 @@
 
 #include <kvpool/core/result.hpp>
 #include <kvpool/plan/pool_plan.hpp>
+#include <kvpool/solve/advice.hpp>
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace kvpool::io {
 
@@ -19,6 +21,10 @@ inline constexpr std::string_view kPlanSchema = "kvpool.plan/1";
 /// read back without a registry. `ModelConfig::facts` are left out. Text that is not UTF-8 is
 /// written with replacement characters.
 [[nodiscard]] std::string plan_to_json(const Plan& plan);
+
+/// As `plan_to_json(plan)`, with `advice` as the last key. A reader of plans ignores it: it is what
+/// can be said about a plan, and no part of it.
+[[nodiscard]] std::string plan_to_json(const Plan& plan, const std::vector<Advice>& advice);
 
 /// An input error as a document of the same form: `fits` is false, everything else is empty, and
 /// `error` says file, key, value and message.
