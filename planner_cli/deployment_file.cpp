@@ -134,7 +134,8 @@ void add_key(const std::string& path, const std::string& key, const toml::source
     std::ranges::replace(typed, '_', '-');
     fail_at(path, where, key,
             advice.empty() ? "unknown key" + did_you_mean(typed, known)
-                           : "not taken: " + std::string{advice});
+                           : "not taken: " + std::string{advice},
+            ErrorCode::kUnsupported);
   }
   if (found.contains(spec->id)) {
     fail_at(path, where, key, "the same option stands in " + found[spec->id].front().place);

@@ -71,10 +71,9 @@ constexpr std::size_t kMostEntries = 1000;
   }
   // Without the owner, or the name of a model whose owner was left out.
   const std::string_view bare = name.substr(name.find('/') + 1);
-  std::vector<std::string_view> bare_names;
-  for (const std::string_view known : names) {
-    bare_names.push_back(known.substr(known.find('/') + 1));
-  }
+  std::vector<std::string_view> bare_names(names.size());
+  std::ranges::transform(names, bare_names.begin(),
+                         [](std::string_view known) { return known.substr(known.find('/') + 1); });
   const std::string_view found = nearest(bare, bare_names);
   const auto at = std::ranges::find(bare_names, found);
   return found.empty() || at == bare_names.end()

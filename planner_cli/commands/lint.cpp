@@ -157,6 +157,7 @@ void look_at_plan(const Deployment& deployment, const Options& options, const st
   std::vector<Error> complaints;
   add_deployment_file(asked.input, options, &complaints);
   std::vector<Finding> findings;
+  findings.reserve(complaints.size());
   for (const Error& complaint : complaints) {
     findings.push_back(finding_of(complaint));
   }
@@ -189,10 +190,8 @@ void look_at_plan(const Deployment& deployment, const Options& options, const st
   if (given == options.values.end()) {
     return kinds;
   }
-  std::vector<std::string_view> names;
-  for (const FindingKind kind : kKinds) {
-    names.push_back(to_string(kind));
-  }
+  std::vector<std::string_view> names(kKinds.size());
+  std::ranges::transform(kKinds, names.begin(), [](FindingKind kind) { return to_string(kind); });
   for (const GivenValue& value : given->second) {
     std::string text = value.text;
     std::ranges::replace(text, '-', '_');

@@ -54,7 +54,7 @@ namespace {
     if (spelling.empty()) {
       continue;
     }
-    names += fmt::format("{}\\fB\\-\\-{}\\fR", names.empty() ? "" : ", ", troff(spelling));
+    names += fmt::format(R"({}\fB\-\-{}\fR)", names.empty() ? "" : ", ", troff(spelling));
   }
   if (option.arity != Arity::kFlag) {
     names += fmt::format(" \\fI{}\\fR", troff(option.value));

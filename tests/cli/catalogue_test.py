@@ -144,11 +144,10 @@ class HubCache(KvplanCase):
         refs.mkdir()
         for revision, layers in [("a" * 40, 32), ("b" * 40 + "\n", 16)]:
             (refs / "main").write_text(revision)
-            outcome = self.plan_in("me/my-model", HF_HUB_CACHE=str(self.hub))
-            self.assertEqual(len(outcome.document()["request"]["target"]["layers"][0]["indices"])
-                             if "indices" in outcome.document()["request"]["target"]["layers"][0]
-                             else layers, layers)
+            outcome = self.kvplan("plan", "me/my-model", "--gpu", "h200",
+                                  env={"HF_HUB_CACHE": str(self.hub)})
             self.assertEqual(outcome.code, 0, outcome.err)
+            self.assertIn(f"me/my-model (llama): {layers} x 8 KV heads x 128", outcome.out)
         (refs / "main").write_text("../../../../etc")
         self.assertEqual(self.plan_in("me/my-model", HF_HUB_CACHE=str(self.hub)).code, 3)
 

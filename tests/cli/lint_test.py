@@ -78,8 +78,9 @@ class Lint(KvplanCase):
                                'max_num_seqs = "many"\nkv_cache_dtype = "fp8"\n')
         code, findings = self.lint(path, "--allow", "defaulted")
         self.assertEqual(code, 1)
-        self.assertEqual([key for _, key in findings][:3],
-                         ["tensor_paralel_size", "gpu", "max-num-seqs"])
+        self.assertEqual(findings[:3], [("not_understood", "tensor_paralel_size"),
+                                        ("contradictory", "gpu"),
+                                        ("contradictory", "max-num-seqs")])
         places = [re.match(r"line (\d+), column (\d+)", f["message"]) for f in self.findings[:3]]
         self.assertEqual([place.groups() for place in places],
                          [("2", "1"), ("3", "7"), ("4", "16")])

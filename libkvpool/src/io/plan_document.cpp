@@ -52,6 +52,18 @@ class FieldWriter {
   void operator()(const char* key, const T& value, Limits /*limits*/ = {}) {
     object_[key] = write(value);
   }
+  /// Left out where there is nothing to say, as in documents from before there were any.
+  void operator()(const char* key, const std::optional<StoredWeights>& value,
+                  Limits /*limits*/ = {}) {
+    if (value.has_value()) {
+      object_[key] = write(*value);
+    }
+  }
+  void operator()(const char* key, const OverheadRequest& value, Limits /*limits*/ = {}) {
+    if (value != OverheadRequest{}) {
+      object_[key] = write(value);
+    }
+  }
   [[nodiscard]] OrderedJson take() && { return std::move(object_); }
 
  private:

@@ -161,8 +161,9 @@ constexpr std::array<std::string_view, 21> kSuffixes{"weight",
 [[nodiscard]] std::optional<std::int64_t> leading_number(std::string_view text,
                                                          std::string_view& rest) {
   std::int64_t number = 0;
-  const char* const last = text.data() + text.size();
-  const auto [end, error] = std::from_chars(text.data(), last, number);
+  const char* const first = text.data();
+  const char* const last = first + text.size();
+  const auto [end, error] = std::from_chars(first, last, number);
   if (error != std::errc{} || number < 0 || (end != last && *end != '.')) {
     return std::nullopt;
   }

@@ -120,7 +120,7 @@ constexpr EngineOverheads kEngines[] = {
 constexpr std::array<std::string_view, 3> kEngineNames{"vllm", "sglang", "trtllm"};
 
 /// SGLang keeps this much under attention data parallelism on GPUs with more than 60 GB.
-constexpr std::int64_t kDpReserveMib = 10 * 1024;
+constexpr std::int64_t kDpReserveMib = 10'240;
 constexpr std::int64_t kDpReserveFromBytes = 60'000'000'000;
 
 /// `0.21.1` as 21; a number that is too large counts as the newest.
@@ -311,6 +311,7 @@ std::vector<LedgerLine> overhead_lines(const OverheadRequest& request,
 
 std::vector<LedgerLine> co_located_lines(const OverheadRequest& request) {
   std::vector<LedgerLine> lines;
+  lines.reserve(request.co_located.size());
   for (const CoLocated& other : request.co_located) {
     lines.push_back(given_line("co_located:" + other.name, other.size, "--co-located"));
   }

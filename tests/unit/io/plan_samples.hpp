@@ -149,12 +149,35 @@ inline PlanRequest detailed_request() {
   return request;
 }
 
+/// Weights of a checkpoint's files, an engine's overheads, another process on the GPU.
+inline PlanRequest stored_request() {
+  PlanRequest request = staged_request();
+  request.target.weights = StoredWeights{
+      .parts = {{WeightPlace::kEmbedding, 0, WeightSplit::kTensor, 1'000, 0, Bytes{64'000}},
+                {WeightPlace::kLayer, 1, WeightSplit::kExperts, 8, 32, Bytes{4'096}},
+                {WeightPlace::kNextToken, 9, WeightSplit::kUnsure, 0, 0, Bytes{7}}},
+      .tied_embeddings = true,
+      .stored = Bytes{68'200},
+      .unused = Bytes{97},
+      .tensors = 12,
+      .files = 2,
+      .unknown_names = {"model.odd"}};
+  const Bytes gib{std::int64_t{1} << 30};
+  request.budget = {.gpu_memory = 64 * gib,
+                    .overheads = {.engine = "vllm",
+                                  .version = "0.21",
+                                  .activations = SizeRange{gib, 2 * gib, 3 * gib},
+                                  .co_located = {{"other", {gib, gib, gib}}}}};
+  return request;
+}
+
 /// Plans of every form. `does_not_fit` has pools, `no_room` not even those.
 inline std::vector<PlanSample> plan_samples() {
   std::vector<PlanSample> samples{{"hybrid", hybrid_request()},
                                   {"windowed", windowed_request()},
                                   {"staged", staged_request()},
-                                  {"detailed", detailed_request()}};
+                                  {"detailed", detailed_request()},
+                                  {"stored", stored_request()}};
   // A layer-major pool has one group.
   samples.push_back({"separate", windowed_request()});
   samples.back().request.layout.pages = PageOrder::kLayerMajor;

@@ -18,9 +18,9 @@ import jsonschema
 
 SAMPLES = {
     "detailed", "does_not_fit", "error", "hybrid", "no_room", "refused", "refused_format",
-    "refused_page", "separate", "staged", "windowed",
+    "refused_page", "separate", "staged", "stored", "windowed",
 }
-FITS = {"detailed", "hybrid", "separate", "staged", "windowed"}
+FITS = {"detailed", "hybrid", "separate", "staged", "stored", "windowed"}
 
 
 def objects(value, path=()):
