@@ -213,10 +213,9 @@ void read_overheads(const Options& options, const Values& values, OverheadReques
 void read_memory(const Options& options, const Values& values, InputCache& inputs,
                  PlanRequest& request) {
   const std::vector<DeviceSpec>& devices = inputs.devices(options);
-  std::vector<std::string_view> names;
-  for (const DeviceSpec& device : devices) {
-    names.emplace_back(device.name);
-  }
+  std::vector<std::string_view> names(devices.size());
+  std::ranges::transform(devices, names.begin(),
+                         [](const DeviceSpec& device) { return std::string_view{device.name}; });
   request.device = values.choice<DeviceSpec>(
       kGpu, "GPU", [&devices](std::string_view name) { return find_device(name, devices); }, names);
   read_overheads(options, values, request.budget.overheads);

@@ -157,7 +157,8 @@ std::string svg_of(const Sweep& sweep, const Options& options) {
          .solid = point.fits});
   }
   for (ChartSeries& series : chart.series) {
-    std::ranges::stable_sort(series.points, {}, &ChartPoint::x);
+    std::ranges::sort(series.points, {},
+                      [](const ChartPoint& point) { return std::pair{point.x, point.y}; });
   }
   chart.subtitle = fmt::format("{} over {}", figure.label, axis.name);
   if (hollow > 0) {

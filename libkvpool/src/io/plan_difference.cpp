@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <map>
 #include <utility>
 
@@ -16,6 +17,10 @@ namespace kvpool::io {
 namespace {
 
 using OrderedJson = nlohmann::ordered_json;
+
+constexpr std::array kAreas{PlanArea::kOutcome, PlanArea::kOptions,   PlanArea::kModel,
+                            PlanArea::kSettled, PlanArea::kDecisions, PlanArea::kRefusals,
+                            PlanArea::kPools,   PlanArea::kLedger};
 
 /// A document as a list of keys and plain values, in its order.
 class FlatDocument {
@@ -171,8 +176,14 @@ std::vector<PlanDifference> plan_differences(const Plan& first, const Plan& seco
       compare(key);
     }
   }
-  std::ranges::stable_sort(differences, {}, &PlanDifference::area);
-  return differences;
+  // Area by area, else in the order of the documents.
+  std::vector<PlanDifference> sorted;
+  for (const PlanArea area : kAreas) {
+    std::ranges::copy_if(
+        differences, std::back_inserter(sorted),
+        [area](const PlanDifference& difference) { return difference.area == area; });
+  }
+  return sorted;
 }
 
 }  // namespace kvpool::io

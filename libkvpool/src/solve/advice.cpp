@@ -17,6 +17,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <tuple>
 #include <utility>
 #include <variant>
 
@@ -57,7 +58,9 @@ class Adviser {
     look_at_pages();
     look_at_lost_kernels();
     look_at_draft_tokens();
-    std::ranges::stable_sort(out_, std::ranges::greater{}, &Advice::frees);
+    std::ranges::sort(out_, {}, [](const Advice& advice) {
+      return std::tuple{-advice.frees.count(), advice.id, advice.change};
+    });
     return std::move(out_);
   }
 

@@ -113,10 +113,9 @@ class ChangeList {
       Parallelism more = p;
       more.data *= 2;
       PlanRequest changed = with_parallelism(request_, more);
-      changed.workload.max_num_seqs = Sequences{ceil_div(resolution.sequences.count(), 2)};
-      add(ChangeKind::kData,
-          fmt::format("--dp {} (--max-num-seqs {} each)", more.data,
-                      changed.workload.max_num_seqs->count()),
+      const std::int64_t each = ceil_div(resolution.sequences.count(), 2);
+      changed.workload.max_num_seqs = Sequences{each};
+      add(ChangeKind::kData, fmt::format("--dp {} (--max-num-seqs {} each)", more.data, each),
           std::move(changed));
     }
   }

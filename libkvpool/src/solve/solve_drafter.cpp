@@ -121,8 +121,9 @@ Result<Answer> solve_drafter(const PlanRequest& request, const CapabilityRegistr
     answer.candidates.push_back(std::move(candidate));
     needs.push_back(need);
   }
-  const auto size = [](const DrafterNeed& need) { return need.cache + need.weights; };
-  std::ranges::stable_sort(needs, {}, size);
+  std::ranges::sort(needs, {}, [](const DrafterNeed& need) {
+    return std::pair{need.cache + need.weights, need.choice};
+  });
   std::optional<std::size_t> best;
   for (std::size_t i = 0; i < needs.size(); ++i) {
     if (needs[i].fits) {

@@ -14,6 +14,7 @@
 #include <array>
 #include <compare>
 #include <optional>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -116,7 +117,9 @@ class Search {
         }
       }
     }
-    std::ranges::stable_sort(all, {}, gpus_of);
+    std::ranges::sort(all, {}, [](const Parallelism& split) {
+      return std::tuple{gpus_of(split), split.tensor, split.pipeline};
+    });
     return all;
   }
 

@@ -31,6 +31,8 @@ struct Format {
   KvDtype dtype = KvDtype::kBf16;
   Bytes needed{};
   bool fits = false;
+  /// Place among all formats, the model's own first.
+  std::size_t order = 0;
 };
 
 /// The formats of a deployment, the widest first.
@@ -54,7 +56,9 @@ class Formats {
         return format.needed > most;
       });
     }
-    std::ranges::stable_sort(formats_, std::ranges::greater{}, &Format::needed);
+    std::ranges::sort(formats_, {}, [](const Format& format) {
+      return std::pair{-format.needed.count(), format.order};
+    });
   }
 
   [[nodiscard]] KvDtype native() const { return native_; }
@@ -78,7 +82,10 @@ class Formats {
     const PlanRequest changed = with(dtype);
     const auto needed = least_kv_budget(changed, registry_);
     if (needed.has_value() && needed->has_value()) {
-      formats_.push_back({.dtype = dtype, .needed = **needed, .fits = fits(changed, registry_)});
+      formats_.push_back({.dtype = dtype,
+                          .needed = **needed,
+                          .fits = fits(changed, registry_),
+                          .order = formats_.size()});
     } else {
       refused_.push_back(
           {.name = std::string{to_string(dtype)}, .note = binding_of(changed, registry_).what});
