@@ -93,17 +93,15 @@ inline bool precise(kernels::ElementType type, const Comparison& outputs) {
   return type != kernels::ElementType::kFp32 || outputs.relative_l2 < 1e-5;
 }
 
-/// Runs attention on the device and checks it. `lengths` are the batch's unless given.
-inline void check_attention(const PagedBatch& batch, const DeviceBatch& device,
-                            const kernels::AttentionParams& params,
-                            std::vector<std::int32_t> lengths = {}) {
+/// Checks what attention on the device has written. `lengths` are the batch's unless given.
+inline void check_attention(const PagedBatch& batch, const kernels::AttentionParams& params,
+                            const AttentionResult& result, std::vector<std::int32_t> lengths = {}) {
   static Measurements table{"attention_accuracy",
                             "test,type,k_dim,v_dim,page,row,length,rel_l2,ulp,lse_difference"};
   const BatchShape& shape = batch.shape();
   if (lengths.empty()) {
     lengths = shape.lengths;
   }
-  const AttentionResult result = device.run(params);
   const AttentionResult reference = on_host(batch, params, lengths);
   for (std::size_t row = 0; row < lengths.size(); ++row) {
     const DenseResult oracle = expected(batch, params, row, lengths[row]);
@@ -142,6 +140,13 @@ inline void check_attention(const PagedBatch& batch, const DeviceBatch& device,
               shape.k_dim, shape.v_dim, shape.page, row, lengths[row], outputs.relative_l2,
               outputs.ulps, sums.largest_difference);
   }
+}
+
+/// Runs attention on the device and checks it. `lengths` are the batch's unless given.
+inline void check_attention(const PagedBatch& batch, const DeviceBatch& device,
+                            const kernels::AttentionParams& params,
+                            const std::vector<std::int32_t>& lengths = {}) {
+  check_attention(batch, params, device.run(params), lengths);
 }
 
 }  // namespace kvpool::test
