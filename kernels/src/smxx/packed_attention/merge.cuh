@@ -161,20 +161,12 @@ __device__ inline void merge_groups(MergedVector& merged, int group, int groups,
   __syncwarp();
 #pragma unroll
   for (int distance = 1; distance < kWarpGroups; distance *= 2) {
-#ifdef OLD_GROUPS
     if (distance < groups) {
       const MergedVector other = merged.of_lane(distance * unit_threads);
       if ((group & (2 * distance - 1)) == 0) {
         merged.add(other);
       }
     }
-    continue;
-#endif
-    // All lanes exchange, whether they need it or not: no branch around it.
-    MergedVector other = merged.of_lane(distance * unit_threads);
-    const bool takes = distance < groups && (group & (2 * distance - 1)) == 0;
-    other.maximum = takes ? other.maximum : -INFINITY;
-    merged.add(other);
   }
   if (groups > kWarpGroups) {
     float* const own = scratch + 8 * threadIdx.x;
