@@ -69,14 +69,18 @@ void run_append(Pool& pool, Csv& csv) {
       const std::int64_t per_launch = tokens * kTokenBytes * 4;
       const auto turns =
           static_cast<int>(std::clamp<std::int64_t>(800'000'000 / per_launch, 1, 256));
-      const std::int64_t pages = std::int64_t{turns} * tokens;  // one token a page
+      // A prompt fills its pages; the tokens of a decode step lie in a page of their own each.
+      const bool prompt = tokens == 4096;
+      const std::int64_t pages = std::int64_t{turns} * tokens / (prompt ? kPage : 1);
       auto* const base = static_cast<char*>(
           pool.at_least(static_cast<std::size_t>(pages * kPage * kTokenBytes * 2)));
       const DeviceArray source{static_cast<std::size_t>(turns * tokens * kTokenBytes * 2)};
       fill_bf16(source.get(), source.size(), 11, nullptr);
       std::vector<std::int64_t> slots;
       for (const std::int32_t page : shuffled(static_cast<std::int32_t>(pages))) {
-        slots.push_back(page * kPage + page % kPage);
+        for (std::int64_t i = 0; i < (prompt ? kPage : 1); ++i) {
+          slots.push_back(page * kPage + (prompt ? i : page % kPage));
+        }
       }
       const DeviceArray mapping{slots};
       kernels::AppendParams params;

@@ -38,6 +38,8 @@ struct PackedInstance {
   std::int32_t stages = 0;
   /// Thread blocks on one multiprocessor.
   std::int32_t blocks = 0;
+  /// Sequences * KV heads from which on it runs instead of one with a smaller number.
+  std::int32_t least_items = 0;
 };
 
 inline constexpr std::array kAppendInstances = {
@@ -52,31 +54,31 @@ inline constexpr std::array kSimpleAttentionInstances = {
     SimpleAttentionInstance{ElementType::kFp32, kMaxDim},
 };
 
-/// Those with one block on a multiprocessor are for few items, those with two for many, of which
-/// one computes while the other begins or ends an item.
+/// Few items need all of a multiprocessor's memory for one block's ring; with two blocks one
+/// computes while the other begins or ends an item.
 inline constexpr std::array kPackedInstances = {
-    PackedInstance{ElementType::kBf16, 64, 1, 8, 1, 1, 6, 1},
-    PackedInstance{ElementType::kBf16, 64, 2, 8, 2, 2, 6, 1},
-    PackedInstance{ElementType::kBf16, 64, 3, 12, 3, 2, 6, 1},
-    PackedInstance{ElementType::kBf16, 64, 4, 16, 4, 2, 5, 1},
-    PackedInstance{ElementType::kBf16, 64, 1, 4, 1, 2, 3, 2},
-    PackedInstance{ElementType::kBf16, 64, 2, 8, 2, 2, 3, 2},
-    PackedInstance{ElementType::kBf16, 64, 3, 4, 1, 2, 3, 2},
-    PackedInstance{ElementType::kBf16, 64, 4, 8, 4, 2, 5, 2},
-    PackedInstance{ElementType::kBf16, 128, 1, 8, 1, 1, 3, 1},
-    PackedInstance{ElementType::kBf16, 128, 2, 8, 2, 1, 6, 1},
-    PackedInstance{ElementType::kBf16, 128, 4, 8, 2, 1, 6, 1},
-    PackedInstance{ElementType::kFp16, 64, 1, 8, 1, 1, 6, 1},
-    PackedInstance{ElementType::kFp16, 64, 2, 8, 2, 2, 6, 1},
-    PackedInstance{ElementType::kFp16, 64, 3, 12, 3, 2, 6, 1},
-    PackedInstance{ElementType::kFp16, 64, 4, 16, 4, 2, 5, 1},
-    PackedInstance{ElementType::kFp16, 64, 1, 4, 1, 2, 3, 2},
-    PackedInstance{ElementType::kFp16, 64, 2, 8, 2, 2, 3, 2},
-    PackedInstance{ElementType::kFp16, 64, 3, 4, 1, 2, 3, 2},
-    PackedInstance{ElementType::kFp16, 64, 4, 8, 4, 2, 5, 2},
-    PackedInstance{ElementType::kFp16, 128, 1, 8, 1, 1, 3, 1},
-    PackedInstance{ElementType::kFp16, 128, 2, 8, 2, 1, 6, 1},
-    PackedInstance{ElementType::kFp16, 128, 4, 8, 2, 1, 6, 1},
+    PackedInstance{ElementType::kBf16, 64, 1, 8, 1, 1, 6, 1, 0},
+    PackedInstance{ElementType::kBf16, 64, 1, 4, 1, 2, 3, 2, 8},
+    PackedInstance{ElementType::kBf16, 64, 2, 8, 2, 2, 6, 1, 0},
+    PackedInstance{ElementType::kBf16, 64, 2, 8, 2, 2, 3, 2, 133},
+    PackedInstance{ElementType::kBf16, 64, 3, 12, 3, 2, 6, 1, 0},
+    PackedInstance{ElementType::kBf16, 64, 3, 4, 1, 2, 3, 2, 16},
+    PackedInstance{ElementType::kBf16, 64, 4, 16, 4, 2, 5, 1, 0},
+    PackedInstance{ElementType::kBf16, 64, 4, 8, 4, 2, 5, 2, 16},
+    PackedInstance{ElementType::kBf16, 128, 1, 8, 1, 1, 3, 1, 0},
+    PackedInstance{ElementType::kBf16, 128, 2, 8, 2, 1, 6, 1, 0},
+    PackedInstance{ElementType::kBf16, 128, 4, 8, 2, 1, 6, 1, 0},
+    PackedInstance{ElementType::kFp16, 64, 1, 8, 1, 1, 6, 1, 0},
+    PackedInstance{ElementType::kFp16, 64, 1, 4, 1, 2, 3, 2, 8},
+    PackedInstance{ElementType::kFp16, 64, 2, 8, 2, 2, 6, 1, 0},
+    PackedInstance{ElementType::kFp16, 64, 2, 8, 2, 2, 3, 2, 133},
+    PackedInstance{ElementType::kFp16, 64, 3, 12, 3, 2, 6, 1, 0},
+    PackedInstance{ElementType::kFp16, 64, 3, 4, 1, 2, 3, 2, 16},
+    PackedInstance{ElementType::kFp16, 64, 4, 16, 4, 2, 5, 1, 0},
+    PackedInstance{ElementType::kFp16, 64, 4, 8, 4, 2, 5, 2, 16},
+    PackedInstance{ElementType::kFp16, 128, 1, 8, 1, 1, 3, 1, 0},
+    PackedInstance{ElementType::kFp16, 128, 2, 8, 2, 1, 6, 1, 0},
+    PackedInstance{ElementType::kFp16, 128, 4, 8, 2, 1, 6, 1, 0},
 };
 
 /// True if packed attention is compiled for rows of `dim` elements of this format.
@@ -92,24 +94,22 @@ inline constexpr std::array kPackedInstances = {
 /// Largest tile of query rows, in 16 rows.
 inline constexpr std::int32_t kMostRowTiles = 4;
 
-/// Items (sequence, KV head, tile of query rows) from which on instances for many items run.
-inline constexpr std::int64_t kManyItems = 132;
-
 /// The instance for `rows` query rows (query tokens * group) of one KV head, or null: the smallest
-/// tile that holds them in as few tiles as can be.
+/// tile that holds them in as few tiles as can be, and of those the one for most items.
 [[nodiscard]] constexpr const PackedInstance* packed_instance(ElementType type, std::int32_t dim,
                                                               std::int64_t rows,
-                                                              bool many_items) noexcept {
+                                                              std::int64_t items) noexcept {
   const std::int64_t sixteens = (rows + 15) / 16;
   const std::int64_t tiles = (sixteens + kMostRowTiles - 1) / kMostRowTiles;
   const std::int64_t each = tiles > 0 ? (sixteens + tiles - 1) / tiles : 1;
   const PackedInstance* found = nullptr;
   for (const PackedInstance& instance : kPackedInstances) {
-    const bool fits = instance.type == type && instance.dim == dim && instance.row_tiles >= each;
-    const bool smaller = found == nullptr || instance.row_tiles < found->row_tiles;
-    const bool better = !smaller && instance.row_tiles == found->row_tiles && many_items &&
-                        instance.blocks > found->blocks;
-    if (fits && (smaller || better)) {
+    const bool fits = instance.type == type && instance.dim == dim && instance.row_tiles >= each &&
+                      instance.least_items <= items;
+    const bool better =
+        found == nullptr || instance.row_tiles < found->row_tiles ||
+        (instance.row_tiles == found->row_tiles && instance.least_items > found->least_items);
+    if (fits && better) {
       found = &instance;
     }
   }

@@ -37,8 +37,7 @@ void check_packed(const PagedBatch& batch, const DeviceBatch& device,
   check_attention(batch, packed.params(), packed.run());
 }
 
-TEST_CASE("packed attention agrees with a dense one in every layout, page and type",
-          "[packed][sanitize]") {
+TEST_CASE("packed attention agrees with a dense one in every layout, page and type", "[packed]") {
   const auto type = GENERATE(ElementType::kBf16, ElementType::kFp16);
   const auto page = GENERATE(16, 32, 64, 128);
   const auto rows = GENERATE(Rows::kTokensHeads, Rows::kHeadsTokens, Rows::kInterleaved);
@@ -53,6 +52,30 @@ TEST_CASE("packed attention agrees with a dense one in every layout, page and ty
                           .queries = mixed_queries(7)}};
   const DeviceBatch device{batch};
   check_packed(batch, device, device.attention());
+}
+
+TEST_CASE("packed attention on a few shapes, for checkers of memory and races",
+          "[packed][sanitize]") {
+  struct Shape {
+    std::int32_t dim, group, queries, blocks, split;
+  };
+  const auto shape = GENERATE(values<Shape>({{64, 2, 1, 3, 0},
+                                             {64, 4, 7, 5, 0},
+                                             {64, 6, 7, 3, 0},
+                                             {128, 4, 7, 5, 0},
+                                             {128, 8, 8, 2, 0},
+                                             {64, 4, 7, 4, 64}}));
+  const PagedBatch batch{{.rows = Rows::kHeadsTokens,
+                          .kv_heads = 1,
+                          .group = shape.group,
+                          .k_dim = shape.dim,
+                          .v_dim = shape.dim,
+                          .page = 32,
+                          .lengths = {700, 0, 17},
+                          .queries = std::vector<std::int32_t>(3, shape.queries)}};
+  const DeviceBatch device{batch};
+  check_packed(batch, device, device.attention(),
+               {.split_tokens = shape.split, .blocks = shape.blocks, .max_length = 700});
 }
 
 TEST_CASE("packed attention takes every group and number of queries", "[packed]") {
@@ -122,7 +145,7 @@ TEST_CASE("packed attention scales by anything", "[packed]") {
   check_packed(batch, device, params);
 }
 
-TEST_CASE("packed attention merges any number of parts", "[packed][sanitize]") {
+TEST_CASE("packed attention merges any number of parts", "[packed]") {
   // One long sequence over one block, some, and all of them.
   const auto blocks = GENERATE(1, 2, 3, 7, 64, 0);
   const auto split = GENERATE(0, 16, 48, 2048);
@@ -272,7 +295,7 @@ TEST_CASE("a captured plan and launch serve other lengths when they are replayed
   require_cuda(cudaStreamDestroy(stream));
 }
 
-TEST_CASE("many launches behind each other exchange nothing but their own", "[packed][sanitize]") {
+TEST_CASE("many launches behind each other exchange nothing but their own", "[packed]") {
   // Layers of one step: launches overlap, and share plan and exchange.
   const PagedBatch batch{{.group = 4, .page = 32, .lengths = {3000, 40}, .queries = {7, 7}}};
   const DeviceBatch device{batch};

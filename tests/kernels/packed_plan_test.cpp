@@ -14,6 +14,7 @@
 #include <map>
 #include <random>
 #include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -259,6 +260,76 @@ TEST_CASE("what packed attention cannot run is refused by name") {
   shape = good;
   shape.rows = -1;
   CHECK(key_of(shape) == "rows");
+}
+
+/// Parameters that packed attention takes; nothing is read from the addresses.
+kernels::AttentionParams good_params() {
+  const auto address = [](std::uintptr_t at) {
+    return reinterpret_cast<void*>(at);  // NOLINT(performance-no-int-to-ptr): never followed
+  };
+  kernels::AttentionParams params;
+  params.q = address(0x1000);
+  params.out = address(0x2000);
+  params.table.entries = static_cast<const std::int32_t*>(address(0x3000));
+  params.table.lengths = static_cast<const std::int32_t*>(address(0x4000));
+  params.table.row_stride_entries = 8;
+  params.table.rows = 2;
+  params.table.tokens_per_block = 48;
+  params.k = {.base = address(0x10000),
+              .entry_stride_bytes = 48 * 2 * 256,
+              .head_stride_bytes = 48 * 128,
+              .slot_stride_bytes = 128,
+              .dim = 64};
+  params.v = params.k;
+  params.q_token_stride = params.out_token_stride = 8 * 64;
+  params.q_head_stride = params.out_head_stride = 64;
+  params.tokens = 2;
+  params.max_query_tokens = 1;
+  params.query_heads = 8;
+  params.kv_heads = 2;
+  params.split = {.plan = address(0x5000),
+                  .plan_bytes = 48 + 4 * 64 + 2 * 32,
+                  .counters = static_cast<std::int32_t*>(address(0x6000)),
+                  .counter_count = 2 * 4 * 16 * 66,
+                  .blocks = 4};
+  return params;
+}
+
+TEST_CASE("a launch of packed attention names the field that is wrong") {
+  const auto key_of = [](const kernels::AttentionParams& params,
+                         const kernels::PackedOptions& options) {
+    const auto checked = kernels::check_packed(params, options);
+    return checked.has_value() ? std::string{"none"} : checked.error().key;
+  };
+  CHECK(key_of(good_params(), {}) == "none");
+  kernels::AttentionParams params = good_params();
+  params.table.tokens_per_block = 24;
+  CHECK(key_of(params, {}) == "table.tokens_per_block");
+  params = good_params();
+  params.k.dim = params.v.dim = 32;
+  CHECK(key_of(params, {}) == "k.dim");
+  params = good_params();
+  params.split.counter_count -= 1;
+  CHECK(key_of(params, {}) == "split.counter_count");
+  params = good_params();
+  params.split.plan_bytes -= 1;
+  CHECK(key_of(params, {}) == "split.plan_bytes");
+  params = good_params();
+  params.split.plan = nullptr;
+  CHECK(key_of(params, {}) == "split.plan");
+  params = good_params();
+  params.split.blocks = 0;
+  CHECK(key_of(params, {}) == "split.blocks");
+  params = good_params();
+  CHECK(key_of(params, {.split_tokens = 100}) == "split_tokens");
+  // Two rows of two items, 1000 / 64 + 2 pieces each, of 16 rows of 64 outputs and 2 sums.
+  const kernels::PackedOptions fixed{.split_tokens = 64, .max_length = 1000};
+  CHECK(key_of(params, fixed) == "workspace_bytes");
+  params.workspace = params.out;
+  params.workspace_bytes = 2 * 2 * 17 * 16 * 66 * 4;
+  CHECK(key_of(params, fixed) == "none");
+  params.workspace_bytes -= 1;
+  CHECK(key_of(params, fixed) != "none");
 }
 
 }  // namespace

@@ -31,8 +31,8 @@ struct PackedLayout {
   const std::int64_t query_rows = query_tokens > 0 ? query_tokens * group : group;
   PackedLayout layout;
   // With a fixed split nothing may depend on the batch.
-  const bool many = split_tokens == 0 && rows * kv_heads > kManyItems;
-  layout.instance = packed_instance(type, dim, query_rows, many);
+  const std::int64_t items = split_tokens == 0 ? rows * kv_heads : 0;
+  layout.instance = packed_instance(type, dim, query_rows, items);
   layout.group = static_cast<std::int32_t>(group);
   if (layout.instance != nullptr) {
     const std::int64_t tile = std::int64_t{16} * layout.instance->row_tiles;

@@ -1,6 +1,6 @@
 // SPDX-FileCopyrightText: The kvpool authors
 // SPDX-License-Identifier: Apache-2.0
-#include "smxx/packed_attention/kernel.cuh"
+#include "smxx/packed_attention/instantiate.cuh"
 
 namespace kvpool::kernels::packed {
 

@@ -5,7 +5,8 @@
 #include <kvpool/kernels/attention_params.hpp>
 #include <kvpool/kernels/packed_attention.hpp>
 
-#include "smxx/packed_attention/schedule.hpp"
+#include "smxx/packed_attention/divider.hpp"
+#include "smxx/packed_attention/plan_format.hpp"
 
 #include <cuda_runtime_api.h>
 

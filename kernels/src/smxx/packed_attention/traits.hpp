@@ -6,7 +6,7 @@
 
 #include <kvpool/kernels/cache_operand.hpp>
 
-#include "smxx/packed_attention/schedule.hpp"
+#include "smxx/packed_attention/plan_format.hpp"
 
 #include <bit>
 #include <cstdint>
