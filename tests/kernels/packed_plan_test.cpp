@@ -229,6 +229,18 @@ TEST_CASE("sizes of packed attention cover smaller batches, and depend on no len
       CHECK(sizes->plan <= most->plan);
     }
   }
+  // 80 query rows are two tiles of 48, 64 are one of 64.
+  const auto counters_of = [](std::int64_t queries) {
+    const auto sizes = kernels::packed_sizes({.rows = 1,
+                                              .max_query_tokens = queries,
+                                              .query_heads = 8,
+                                              .kv_heads = 1,
+                                              .multiprocessors = 132});
+    return sizes.has_value() ? sizes->counters : -1;
+  };
+  for (std::int64_t queries = 2; queries <= 16; ++queries) {
+    CHECK(counters_of(queries) >= counters_of(queries - 1));
+  }
   kernels::PackedShape split = largest;
   split.split_tokens = 2048;
   split.max_length = 131'072;

@@ -11,6 +11,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <limits>
 #include <string>
@@ -36,14 +37,14 @@ std::int64_t plan_bytes(std::int64_t blocks, std::int64_t rows) {
          rows * static_cast<std::int64_t>(sizeof(PlanRow));
 }
 
-/// Words of one partial result: outputs, and a log-sum-exp for 32 of them.
-std::int64_t slot_words(const PackedInstance& instance) {
-  return std::int64_t{16} * instance.row_tiles * (instance.dim + instance.dim / 32);
+/// Words of one partial result of so many row tiles: outputs, and a log-sum-exp for 32 of them.
+std::int64_t slot_words(std::int64_t row_tiles, std::int64_t dim) {
+  return std::int64_t{16} * row_tiles * (dim + dim / 32);
 }
 
 /// Words of the exchange: two partial results for each block.
-CheckedInt exchange_words(const PackedInstance& instance, std::int64_t blocks) {
-  return CheckedInt{2 * blocks} * CheckedInt{slot_words(instance)};
+CheckedInt exchange_words(std::int64_t row_tiles, std::int64_t dim, std::int64_t blocks) {
+  return CheckedInt{2 * blocks} * CheckedInt{slot_words(row_tiles, dim)};
 }
 
 /// Bytes of the workspace: with a fixed split one partial result for each piece of a sequence.
@@ -55,7 +56,7 @@ CheckedInt workspace_bytes(const PackedLayout& layout, std::int64_t rows, std::i
   // A window may begin within a step.
   const std::int64_t pieces = max_length / split_tokens + 2;
   return CheckedInt{rows} * CheckedInt{layout.items_per_row} * CheckedInt{pieces} *
-         CheckedInt{4 * slot_words(*layout.instance)};
+         CheckedInt{4 * slot_words(layout.instance->row_tiles, layout.instance->dim)};
 }
 
 Error invalid(std::string_view field, std::string message) {
@@ -103,10 +104,14 @@ Result<PackedSizes> packed_sizes(const PackedShape& shape) {
   const PackedLayout layout =
       packed_layout(ElementType::kBf16, dim, shape.rows, shape.max_query_tokens, shape.query_heads,
                     shape.kv_heads, shape.split_tokens);
-  // Memory for the blocks of whatever instance a smaller batch runs with.
+  // Memory for the blocks of whatever instance a smaller batch runs with, and for its tiles: 65
+  // rows are two tiles of 48, but 64 are one.
+  const std::int64_t query_rows = shape.max_query_tokens * layout.group;
+  const std::int64_t most_tiles = std::max<std::int64_t>(
+      layout.instance->row_tiles, std::min<std::int64_t>(kMostRowTiles, (query_rows + 15) / 16));
   const std::int64_t most_blocks = 2 * shape.multiprocessors;
   const CheckedInt counters =
-      shape.split_tokens == 0 ? exchange_words(*layout.instance, most_blocks) : CheckedInt{0};
+      shape.split_tokens == 0 ? exchange_words(most_tiles, dim, most_blocks) : CheckedInt{0};
   const CheckedInt workspace =
       workspace_bytes(layout, shape.rows, shape.split_tokens, shape.max_length);
   const auto words = counters.to_int64();
@@ -182,7 +187,8 @@ Result<void> check_packed(const AttentionParams& params, const PackedOptions& op
   check.in("split.plan_bytes", split.plan_bytes, plan_bytes(split.blocks, params.table.rows),
            std::numeric_limits<std::int64_t>::max());
   if (merges_in_place(options)) {
-    const auto words = exchange_words(*layout.instance, split.blocks).to_int64();
+    const auto words =
+        exchange_words(layout.instance->row_tiles, layout.instance->dim, split.blocks).to_int64();
     check.in("split.counter_count", split.counter_count, words.value_or(kLargest), kLargest);
     check.aligned("split.counters", split.counters, kAlignment);
   }

@@ -141,10 +141,13 @@ struct KeyRange {
   std::int64_t end = 0;
 };
 
-/// Which keys of a sequence a token may see; the fields are those of `AttentionParams`.
+/// Which keys of a sequence a token may see: a part of `AttentionParams`.
 struct KeyMask {
+  /// 1: no token sees a later one.
   std::int32_t causal = 1;
+  /// Keys before its own position that a token sees, itself aside; -1: all.
   std::int32_t window_left = -1;
+  /// Keys after its own position that a token sees; -1: all.
   std::int32_t window_right = -1;
 };
 
