@@ -135,6 +135,9 @@ endfunction()
 function(kvpool_gpu_bundle)
   get_property(programs GLOBAL PROPERTY KVPOOL_GPU_TESTS)
   list(APPEND programs kvplan-gpu-verify)
+  if(TARGET kernels_bench)
+    list(APPEND programs kernels_bench)
+  endif()
   list(TRANSFORM programs REPLACE "(.+)" "$<TARGET_FILE:\\1>" OUTPUT_VARIABLE files)
   add_custom_target(gpu_bundle
     COMMAND bash "${PROJECT_SOURCE_DIR}/tests/kernels/make_gpu_bundle.sh"

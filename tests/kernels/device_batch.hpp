@@ -67,7 +67,16 @@ class DeviceBatch {
   [[nodiscard]] const float* sinks() const { return sinks_.as<float>(); }
 
   /// Runs attention; outputs are the batch's own.
-  [[nodiscard]] AttentionResult run(kernels::AttentionParams params) const {
+  [[nodiscard]] AttentionResult run(const kernels::AttentionParams& params) const {
+    return run(params, [](const kernels::AttentionParams& with_outputs) {
+      const auto launched = kernels::attention(with_outputs, {});
+      INFO((launched.has_value() ? "" : to_string(launched.error())));
+      REQUIRE(launched.has_value());
+    });
+  }
+  /// Lets `launch` enqueue some attention on the default stream; outputs are the batch's own.
+  template <typename Launch>
+  [[nodiscard]] AttentionResult run(kernels::AttentionParams params, const Launch& launch) const {
     const auto rows = static_cast<std::size_t>(batch_.query_tokens() * batch_.query_heads());
     const auto values = rows * static_cast<std::size_t>(batch_.shape().v_dim);
     const auto size = static_cast<std::size_t>(batch_.element());
@@ -75,9 +84,7 @@ class DeviceBatch {
     const DeviceBytes lse{rows * sizeof(float)};
     params.out = out.at(0);
     params.lse = lse.as<float>();
-    const auto launched = kernels::attention(params, {});
-    INFO((launched.has_value() ? "" : to_string(launched.error())));
-    REQUIRE(launched.has_value());
+    launch(params);
     AttentionResult result{.out = std::vector<float>(values), .lse = lse.read<float>(0, rows)};
     const auto bytes = out.read(0, values * size);
     const Elements elements{batch_.shape().type};

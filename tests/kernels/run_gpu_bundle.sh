@@ -78,6 +78,13 @@ for program in "$bundle"/bin/gpu_*_bench; do
   finish "$name" $? $((SECONDS - start))
 done
 
+if [[ -x $bundle/bin/kernels_bench ]]; then
+  echo "== kernels_bench" >>"$log"
+  start=$SECONDS
+  "$bundle/bin/kernels_bench" --csv "$out/kernels_bench.csv" >>"$log" 2>&1
+  finish kernels_bench $? $((SECONDS - start))
+fi
+
 for plan in "$bundle"/plans/*.json; do
   name="verify_$(basename "$plan" .json)"
   echo "== $name" >>"$log"

@@ -4,6 +4,7 @@
 #include <kvpool/kernels/cuda.hpp>
 
 #include "smxx/append/launch.hpp"
+#include "smxx/packed_attention/launch.hpp"
 #include "smxx/page_copy/launch.hpp"
 #include "smxx/simple_attention/launch.hpp"
 #include "smxx/table_deltas/launch.hpp"
@@ -41,6 +42,21 @@ Result<void> attention(const AttentionParams& params, StreamHandle stream) {
     return checked;
   }
   return launched("attention", simple_attention::launch(params, stream_of(stream)));
+}
+
+Result<void> plan_packed_attention(const PackedPlanParams& params, StreamHandle stream) {
+  if (auto checked = check(params); !checked) {
+    return checked;
+  }
+  return launched("attention plan", packed::launch_plan(params, stream_of(stream)));
+}
+
+Result<void> packed_attention(const AttentionParams& params, const PackedOptions& options,
+                              StreamHandle stream) {
+  if (auto checked = check_packed(params, options); !checked) {
+    return checked;
+  }
+  return launched("packed attention", packed::launch(params, options, stream_of(stream)));
 }
 
 Result<void> copy_pages(const PageCopyParams& params, StreamHandle stream) {

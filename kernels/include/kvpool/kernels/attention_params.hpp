@@ -141,23 +141,42 @@ struct KeyRange {
   std::int64_t end = 0;
 };
 
+/// Which keys of a sequence a token may see: a part of `AttentionParams`.
+struct KeyMask {
+  /// 1: no token sees a later one.
+  std::int32_t causal = 1;
+  /// Keys before its own position that a token sees, itself aside; -1: all.
+  std::int32_t window_left = -1;
+  /// Keys after its own position that a token sees; -1: all.
+  std::int32_t window_right = -1;
+};
+
 /// Keys that query token `t` of `q_len` sees in a row of `length` tokens.
-[[nodiscard]] KVPOOL_HOST_DEVICE constexpr KeyRange visible_keys(const AttentionParams& params,
+[[nodiscard]] KVPOOL_HOST_DEVICE constexpr KeyRange visible_keys(const KeyMask& mask,
                                                                  std::int64_t length,
                                                                  std::int64_t q_len,
                                                                  std::int64_t t) noexcept {
   const std::int64_t position = length - q_len + t;
   KeyRange keys{0, length};
-  if (params.causal != 0 && position + 1 < keys.end) {
+  if (mask.causal != 0 && position + 1 < keys.end) {
     keys.end = position + 1;
   }
-  if (params.window_right >= 0 && position + params.window_right + 1 < keys.end) {
-    keys.end = position + params.window_right + 1;
+  if (mask.window_right >= 0 && position + mask.window_right + 1 < keys.end) {
+    keys.end = position + mask.window_right + 1;
   }
-  if (params.window_left >= 0 && position - params.window_left > keys.first) {
-    keys.first = position - params.window_left;
+  if (mask.window_left >= 0 && position - mask.window_left > keys.first) {
+    keys.first = position - mask.window_left;
   }
   return keys;
+}
+
+/// Keys that query token `t` of `q_len` sees in a row of `length` tokens.
+[[nodiscard]] KVPOOL_HOST_DEVICE constexpr KeyRange visible_keys(const AttentionParams& params,
+                                                                 std::int64_t length,
+                                                                 std::int64_t q_len,
+                                                                 std::int64_t t) noexcept {
+  return visible_keys(KeyMask{params.causal, params.window_left, params.window_right}, length,
+                      q_len, t);
 }
 
 /// Merging the partial results of attention over parts of each sequence. Item i = t * query_heads

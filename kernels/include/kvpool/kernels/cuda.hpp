@@ -4,6 +4,7 @@
 
 #include <kvpool/core/result.hpp>
 #include <kvpool/cuda/stream.hpp>
+#include <kvpool/kernels/packed_attention.hpp>
 #include <kvpool/kernels/params.hpp>
 
 namespace kvpool::kernels {
@@ -26,6 +27,22 @@ namespace kvpool::kernels {
 /// or fp16. It needs no workspace and does not split. The result of a token does not depend on the
 /// rest of the batch.
 [[nodiscard]] Result<void> attention(const AttentionParams& params, StreamHandle stream);
+
+/// Makes the plan of a batch for packed attention, from the lengths that the device has when it
+/// runs: once a step, and captured with it.
+[[nodiscard]] Result<void> plan_packed_attention(const PackedPlanParams& params,
+                                                 StreamHandle stream);
+
+/// Attention over pages in one pass over the keys: query tokens and heads of one KV head share it,
+/// and the keys are divided among all thread blocks as `params.split.plan` says. Queries, cache and
+/// outputs of one element type, bf16 or fp16, K and V rows of 64 or 128 elements, pages of a
+/// multiple of 16 tokens. Results repeat bit for bit while lengths stay the same; they depend on
+/// the batch only in how partial sums are grouped, and with `options.split_tokens` not at all.
+/// The words of `params.split.counters` are zero before the first launch, and after each.
+/// The kernel starts before its predecessors on the stream have ended, and waits for them before it
+/// reads; a kernel behind it that is launched in the same way has to wait too.
+[[nodiscard]] Result<void> packed_attention(const AttentionParams& params,
+                                            const PackedOptions& options, StreamHandle stream);
 
 /// Copies pages.
 [[nodiscard]] Result<void> copy_pages(const PageCopyParams& params, StreamHandle stream);

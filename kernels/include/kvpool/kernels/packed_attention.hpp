@@ -1,0 +1,103 @@
+// SPDX-FileCopyrightText: The kvpool authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <kvpool/core/result.hpp>
+#include <kvpool/core/units.hpp>
+#include <kvpool/kernels/attention_params.hpp>
+
+#include <cstdint>
+#include <type_traits>
+
+/// Packed attention: one pass over the KV for few query tokens a sequence, whose keys are divided
+/// among all thread blocks of the device. The division is a plan, made on the device from the
+/// device's lengths once a step, for all layers with the same window and numbers of heads.
+namespace kvpool::kernels {
+
+/// Making a plan for packed attention.
+struct PackedPlanParams {
+  /// [rows] Tokens of each sequence, as in `PageTableView`.
+  const std::int32_t* lengths = nullptr;
+  /// [rows + 1] As in `AttentionParams`, or null.
+  const std::int32_t* q_indptr = nullptr;
+  /// Where the plan goes, aligned to 16 bytes.
+  void* plan = nullptr;
+  /// Size of `plan`; at least `PackedSizes::plan`.
+  std::int64_t plan_bytes = 0;
+  /// Sequences in the batch, padded ones included.
+  std::int32_t rows = 0;
+  /// At least the query tokens of the longest row.
+  std::int32_t max_query_tokens = 0;
+  /// Query heads of one rank, a multiple of `kv_heads`.
+  std::int32_t query_heads = 0;
+  /// KV heads of one rank.
+  std::int32_t kv_heads = 0;
+  /// Elements of a K row and of a V row: 64 or 128.
+  std::int32_t head_dim = 0;
+  /// As in `AttentionParams`; -1: none.
+  std::int32_t window_left = -1;
+  /// Thread blocks, `PackedSizes::blocks`.
+  std::int32_t blocks = 0;
+  /// 0: keys are divided evenly among the blocks, and results depend on the whole batch's lengths
+  /// in the last bits. Above 0: every sequence is cut at multiples of so many keys (a multiple of
+  /// 16), so that its results do not depend on the rest of the batch.
+  std::int32_t split_tokens = 0;
+};
+
+static_assert(std::is_trivially_copyable_v<PackedPlanParams>);
+static_assert(std::is_standard_layout_v<PackedPlanParams>);
+static_assert(sizeof(PackedPlanParams) == 64);
+
+/// How packed attention is to run; the same for plan and launch.
+struct PackedOptions {
+  /// As in `PackedPlanParams`.
+  std::int32_t split_tokens = 0;
+  /// Longest sequence that the batch can have; only read with `split_tokens`.
+  std::int64_t max_length = 0;
+};
+
+/// What packed attention is sized for.
+struct PackedShape {
+  std::int64_t rows = 0;              ///< sequences of the batch, padded ones included
+  std::int64_t max_query_tokens = 1;  ///< of the longest row
+  std::int64_t query_heads = 1;       ///< of one rank
+  std::int64_t kv_heads = 1;          ///< of one rank
+  std::int64_t head_dim = 64;         ///< of keys and values
+  std::int64_t multiprocessors = 0;   ///< of the device
+  std::int64_t split_tokens = 0;      ///< as in `PackedPlanParams`
+  std::int64_t max_length = 0;        ///< of a sequence; only counts with `split_tokens`
+};
+
+/// Memory that packed attention takes. Without a fixed split nothing depends on lengths.
+struct PackedSizes {
+  /// Thread blocks of a launch for just this shape, for `PackedPlanParams` and `SplitPlan`. They
+  /// exchange results while they run, so all of them have to fit on the device together; a launch
+  /// on a device that others use may be refused, and then takes fewer.
+  std::int32_t blocks = 0;
+  /// `SplitPlan::counter_count`: through these words the blocks exchange results.
+  std::int32_t counters = 0;
+  Bytes plan{};       ///< `SplitPlan::plan_bytes`
+  Bytes workspace{};  ///< `AttentionParams::workspace_bytes`; 0 without a fixed split
+};
+
+/// Sizes for a shape. All but `blocks` are enough for every smaller one too.
+/// @return `kInvalidArgument` for a shape that is none, `kUnsupported` for a head dim without
+/// kernel
+[[nodiscard]] Result<PackedSizes> packed_sizes(const PackedShape& shape);
+
+/// Whether a plan can be made from these. Contents of device memory are not read.
+/// @return `kInvalidArgument` with the field as key
+[[nodiscard]] Result<void> check(const PackedPlanParams& params);
+
+/// Whether packed attention takes these parameters: what `check` asks of all attention, and its
+/// head dims, formats, page size, plan, counters and workspace.
+/// @return `kInvalidArgument` or `kUnsupported` with the field as key
+[[nodiscard]] Result<void> check_packed(const AttentionParams& params,
+                                        const PackedOptions& options = {});
+
+/// Makes the plan on the host from host memory, bit for bit what the device makes.
+/// @return what `check` says; `kOutOfRange` for a negative length or a `q_indptr` that does not
+///   ascend
+[[nodiscard]] Result<void> plan_packed_attention_on_host(const PackedPlanParams& params);
+
+}  // namespace kvpool::kernels
