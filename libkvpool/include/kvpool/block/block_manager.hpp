@@ -84,6 +84,8 @@ class BlockManager {
   BlockStatus set_quota(TenantId tenant, PoolId pool, std::optional<Pages> quota) noexcept;
   /// What a tenant holds in a pool. @pre both exist
   [[nodiscard]] TenantUsage usage(TenantId tenant, PoolId pool) const noexcept;
+  /// Names of the tenants; a `TenantId` is a place in here, and the public one's name is empty.
+  [[nodiscard]] std::span<const std::string> tenants() const noexcept;
 
   // Time ------------------------------------------------------------------------------------------
 
