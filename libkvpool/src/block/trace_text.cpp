@@ -2,8 +2,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "block/trace_text.hpp"
 
-#include "block/trace_calls.hpp"
-
 #include <fmt/format.h>
 
 #include <array>

@@ -19,7 +19,10 @@
 /// `index.generation`; lists with commas; texts as `x` and hexadecimal digits; `-` for nothing.
 namespace kvpool::tracing {
 
-struct TokenList;
+struct TokenList {
+  std::span<const std::int32_t> tokens{};
+  std::vector<std::int32_t> storage{};
+};
 
 /// Appends arguments to a line.
 class ArgumentWriter {

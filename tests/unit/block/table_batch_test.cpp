@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <kvpool/block/table_batch.hpp>
 
+#include <kvpool/kernels/table_update.hpp>
 #include <kvpool/memory/delayed_queue.hpp>
 #include <kvpool/memory/host_memory.hpp>
 #include <kvpool/memory/host_queue.hpp>
@@ -350,7 +351,7 @@ TEST_CASE("one copy and one kernel do what many copies do", "[block][table_batch
   const SequenceId second = admitted(manager, tokens_from(200, 3), DraftMode::kOff);
   REQUIRE(batch.bind(manager, 0, first) == BlockStatus::kOk);
   REQUIRE(batch.bind(manager, 2, second) == BlockStatus::kOk);
-  const TableUpdate arguments = batch.update();
+  const kernels::TableDeltaParams arguments = kernels::table_delta_params(batch.update());
   for (int step = 0; step < 5; ++step) {
     update(batch, manager);
     // What `apply_table_deltas` does.
