@@ -121,7 +121,7 @@ Json counters_of(const BlockManagerCounters& counters) {
           {"released", counters.released},
           {"evicted_blocks", counters.evicted_blocks},
           {"evicted_pages", counters.evicted_pages},
-          {"duplicate_pages", counters.duplicate_pages},
+          {"duplicate_blocks", counters.duplicate_blocks},
           {"snapshots", counters.snapshots}};
 }
 
