@@ -25,7 +25,7 @@ namespace kvpool {
     return 0;
   }
   switch (group.kind) {
-    case GroupKind::kCross: return state.encoder;
+    case GroupKind::kCross: return manager.encoder_tokens(sequence).count();
     case GroupKind::kState: return 1;
     case GroupKind::kFull:
     case GroupKind::kSlidingWindow:

@@ -9,6 +9,8 @@
 #include <cstdint>
 #include <optional>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 namespace kvpool::io {
 namespace {
@@ -97,7 +99,8 @@ Json sequences_of(const BlockManager& manager) {
 
 Json tenants_of(const BlockManager& manager) {
   Json tenants = Json::array();
-  for (std::size_t i = 0; i < manager.tenants().size(); ++i) {
+  const std::vector<std::string> names = manager.tenants();
+  for (std::size_t i = 0; i < names.size(); ++i) {
     const TenantId id{static_cast<std::int32_t>(i)};
     Json pools = Json::array();
     for (std::size_t p = 0; p < manager.pools().size(); ++p) {
@@ -106,7 +109,7 @@ Json tenants_of(const BlockManager& manager) {
                        {"cached", usage.cached.count()},
                        {"quota", usage.quota.has_value() ? Json{usage.quota->count()} : Json{}}});
     }
-    tenants.push_back({{"name", manager.tenants()[i]}, {"pools", std::move(pools)}});
+    tenants.push_back({{"name", names[i]}, {"pools", std::move(pools)}});
   }
   return tenants;
 }

@@ -125,7 +125,7 @@ struct TableBatch::Impl {
     }
   }
 
-  void write_lengths(std::size_t row, const TableState& state);
+  void write_lengths(const BlockManager& manager, std::size_t row, const TableState& state);
   /// Takes what changed in a row; false when the buffer has no room for it.
   bool write_deltas(BlockManager& manager, std::size_t row, std::uint64_t groups);
 
@@ -167,7 +167,8 @@ struct TableBatch::Impl {
   std::vector<std::int32_t> lengths{};
 };
 
-void TableBatch::Impl::write_lengths(std::size_t row, const TableState& state) {
+void TableBatch::Impl::write_lengths(const BlockManager& manager, std::size_t row,
+                                     const TableState& state) {
   const auto length =
       static_cast<std::int32_t>(std::min<std::int64_t>(state.reserved, limits[row]));
   const auto set = [&](LengthKind kind, std::int32_t value) {
@@ -179,7 +180,10 @@ void TableBatch::Impl::write_lengths(std::size_t row, const TableState& state) {
   };
   set(LengthKind::kTarget, length);
   set(LengthKind::kDraft, length);
-  set(LengthKind::kEncoder, static_cast<std::int32_t>(state.encoder));
+  if (array_of_kind[static_cast<std::size_t>(LengthKind::kEncoder)] >= 0) {
+    set(LengthKind::kEncoder,
+        static_cast<std::int32_t>(manager.encoder_tokens(sequences[row]).count()));
+  }
   set(LengthKind::kState, 1);
   set(LengthKind::kDraftState, 1);
 }
@@ -408,7 +412,7 @@ BlockStatus TableBatch::stage(BlockManager& manager) noexcept {
       batch.has_more = true;
       continue;
     }
-    batch.write_lengths(row, state);
+    batch.write_lengths(manager, row, state);
   }
   const BufferHead head{.delta_count = static_cast<std::int32_t>(batch.delta_count)};
   std::memcpy(reinterpret_cast<void*>(buffer.address), &head, sizeof(head));

@@ -85,7 +85,7 @@ class BlockManager {
   /// What a tenant holds in a pool. @pre both exist
   [[nodiscard]] TenantUsage usage(TenantId tenant, PoolId pool) const noexcept;
   /// Names of the tenants; a `TenantId` is a place in here, and the public one's name is empty.
-  [[nodiscard]] std::span<const std::string> tenants() const noexcept;
+  [[nodiscard]] std::vector<std::string> tenants() const;
 
   // Time ------------------------------------------------------------------------------------------
 
@@ -157,6 +157,8 @@ class BlockManager {
   [[nodiscard]] bool is_live(SequenceId sequence) const noexcept;
   /// Lengths; all 0 for a stale id.
   [[nodiscard]] SequenceLengths lengths(SequenceId sequence) const noexcept;
+  /// Tokens of a sequence's encoder; 0 for a stale id or a sequence without.
+  [[nodiscard]] Tokens encoder_tokens(SequenceId sequence) const noexcept;
   /// Tokens whose cache is valid in a group; 0 for a stale id or a group that the sequence lacks.
   [[nodiscard]] Tokens computed(SequenceId sequence, GroupId group) const noexcept;
   /// A sequence in one group; empty for a stale id.

@@ -57,8 +57,6 @@ struct SequenceLengths {
 struct TableState {
   /// Tokens with slots; 0 for a stale id.
   std::int64_t reserved = 0;
-  /// Tokens of the encoder; 0 for a sequence without one.
-  std::int64_t encoder = 0;
   /// Bit g is set when the entries of group g have changed since `take_changes`.
   std::uint64_t changed_groups = 0;
   /// Bit g is set when the sequence has pages in group g (a sequence without drafter does not have
