@@ -52,8 +52,7 @@ Result<void> Engine::find_layers() {
     const auto in_pool = static_cast<std::size_t>(group.group_in_pool);
     const auto& pooled = pools_->descriptor(group.pool).groups[in_pool];
     for (const kvpool::LayerGeometry& layer : pooled.group.layers) {
-      const auto cache =
-          kvpool::kernels::cache_operands(*pools_, group.pool, in_pool, layer.layer);
+      const auto cache = kvpool::kernels::cache_operands(*pools_, group.pool, in_pool, layer.layer);
       if (!cache) {
         return cache.error();
       }
@@ -61,8 +60,8 @@ Result<void> Engine::find_layers() {
       layers_.push_back(
           {.input = {.seed = layer.layer.value() + (group.is_draft ? 100 : 0),
                      .cache = *cache,
-                     .window_left = has_window ? static_cast<std::int32_t>(group.extent.count()) - 1
-                                               : -1},
+                     .window_left =
+                         has_window ? static_cast<std::int32_t>(group.extent.count()) - 1 : -1},
            .group = kvpool::GroupId{static_cast<std::int32_t>(g)},
            .pool = group.pool,
            .of_drafter = group.is_draft});
@@ -85,8 +84,8 @@ Result<void> Engine::step() {
   calls_->begin_step(kvpool::Epoch{epoch_}, kvpool::Instant{statistics_.steps});
   schedule_running();
   schedule_waiting();
-  for (const auto part : {&Engine::copy_pages, &Engine::update_tables, &Engine::compute,
-                          &Engine::draft}) {
+  for (const auto part :
+       {&Engine::copy_pages, &Engine::update_tables, &Engine::compute, &Engine::draft}) {
     if (auto done = (this->*part)(); !done) {
       return done;
     }
@@ -153,11 +152,10 @@ void Engine::schedule_waiting() {
       return;
     }
     Job& job = waiting_.front();
-    kvpool::AdmitRequest request{
-        .prompt = {.tokens = job.request.prompt,
-                   .name_space = job.request.name_space,
-                   .public_tokens = job.request.public_tokens},
-        .must_fit = job.prefill};
+    kvpool::AdmitRequest request{.prompt = {.tokens = job.request.prompt,
+                                            .name_space = job.request.name_space,
+                                            .public_tokens = job.request.public_tokens},
+                                 .must_fit = job.prefill};
     if (job.suspended.has_value()) {
       request.prompt.tokens = job.suspended->tokens;
     }
@@ -182,9 +180,9 @@ void Engine::schedule_waiting() {
 Result<void> Engine::copy_pages() {
   for (const kvpool::PageCopy& copy : calls_->manager().copies()) {
     const auto& group = calls_->manager().groups()[static_cast<std::size_t>(copy.group.value())];
-    auto copied = queue_.copy_async(pools_->entry_address(group.pool, copy.destination.value()),
-                                    pools_->entry_address(group.pool, copy.source.value()),
-                                    group.page_bytes);
+    auto copied =
+        queue_.copy_async(pools_->entry_address(group.pool, copy.destination.value()),
+                          pools_->entry_address(group.pool, copy.source.value()), group.page_bytes);
     if (!copied) {
       return copied;
     }
@@ -311,8 +309,8 @@ void Engine::take_decoded(Job& job, std::span<const std::uint64_t> hashes) {
   const auto pages = [&] {
     std::int64_t held = 0;
     for (std::size_t g = 0; g < manager.groups().size(); ++g) {
-      held += manager.view(*job.sequence, kvpool::GroupId{static_cast<std::int32_t>(g)})
-                  .held.count();
+      held +=
+          manager.view(*job.sequence, kvpool::GroupId{static_cast<std::int32_t>(g)}).held.count();
     }
     return held;
   };

@@ -5,14 +5,14 @@
 // prefix hits and preemption. Everything about memory is asked of kvpool.
 #pragma once
 
-#include "toy_model.hpp"
-
 #include <kvpool/block/block_manager.hpp>
 #include <kvpool/block/decode_rows.hpp>
 #include <kvpool/block/table_batch.hpp>
 #include <kvpool/block/trace.hpp>
 #include <kvpool/memory/host_queue.hpp>
 #include <kvpool/pool/pool_set.hpp>
+
+#include "toy_model.hpp"
 
 #include <cstdint>
 #include <deque>

@@ -6,12 +6,11 @@
 // preemption. The pools are too small for all requests at once. Pages are filled with NaN when
 // they are given back, so that one that is read afterwards changes what is generated; what is
 // generated is compared with a run of each request alone, without pages.
-#include "engine.hpp"
-
-#include "claims.hpp"
-
 #include <kvpool/memory/host_memory.hpp>
 #include <kvpool/plan/planner.hpp>
+
+#include "claims.hpp"
+#include "engine.hpp"
 
 #include <algorithm>
 #include <cstddef>
@@ -111,8 +110,8 @@ void report(const example::Statistics& statistics, const kvpool::BlockManagerCou
 void claim_what_happened(const example::Statistics& statistics,
                          const kvpool::BlockManagerCounters& counters, example::Claims& claims) {
   claims.claim(counters.hits > 0, "prefixes were hit");
-  claims.claim(counters.prompt_tokens == counters.hit_tokens + statistics.prefill_tokens +
-                                             statistics.abandoned_tokens,
+  claims.claim(counters.prompt_tokens ==
+                   counters.hit_tokens + statistics.prefill_tokens + statistics.abandoned_tokens,
                "what was not hit was computed, once");
   claims.claim(counters.evicted_blocks > 0, "cached blocks were evicted");
   claims.claim(statistics.accepted > 0 && statistics.accepted < statistics.drafted,

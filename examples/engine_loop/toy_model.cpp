@@ -35,10 +35,10 @@ std::vector<std::uint16_t> draw_all(const Step& step, std::int32_t seed, Part pa
   std::vector<std::uint16_t> numbers;
   numbers.reserve(step.tokens.size() * static_cast<std::size_t>(heads * kDim));
   for (std::size_t t = 0; t < step.tokens.size(); ++t) {
-    const std::uint64_t token = mix(static_cast<std::uint64_t>(step.tokens[t]) << 34U |
-                                    static_cast<std::uint64_t>(step.positions[t]) << 10U |
-                                    static_cast<std::uint64_t>(seed) << 2U |
-                                    static_cast<std::uint64_t>(part));
+    const std::uint64_t token =
+        mix(static_cast<std::uint64_t>(step.tokens[t]) << 34U |
+            static_cast<std::uint64_t>(step.positions[t]) << 10U |
+            static_cast<std::uint64_t>(seed) << 2U | static_cast<std::uint64_t>(part));
     for (std::uint64_t i = 0; i < static_cast<std::uint64_t>(heads * kDim); ++i) {
       numbers.push_back(draw(token + i));
     }
@@ -75,8 +75,7 @@ Result<std::vector<std::uint16_t>> attend(const LayerInput& layer, const Step& s
   return out;
 }
 
-kvpool::ModelConfig model_of(std::int64_t layers, std::int64_t query_heads,
-                             std::int64_t kv_heads) {
+kvpool::ModelConfig model_of(std::int64_t layers, std::int64_t query_heads, std::int64_t kv_heads) {
   kvpool::ModelConfig model{.native_dtype = kvpool::KvDtype::kBf16,
                             .max_positions = kvpool::Tokens{1'024},
                             .query_heads = kvpool::Heads{query_heads}};
@@ -100,18 +99,19 @@ Result<void> write_cache(const LayerInput& layer, const Step& step) {
   const kvpool::kernels::CachePair& cache = layer.cache;
   const auto keys = draw_all(step, layer.seed, Part::kKey, cache.kv_heads);
   const auto values = draw_all(step, layer.seed, Part::kValue, cache.kv_heads);
-  return kvpool::kernels::reference::append({.k = keys.data(),
-                                             .v = values.data(),
-                                             .slot_mapping = layer.slots.data(),
-                                             .k_cache = cache.k,
-                                             .v_cache = cache.v,
-                                             .k_token_stride = cache.kv_heads * kDim,
-                                             .k_head_stride = kDim,
-                                             .v_token_stride = cache.kv_heads * kDim,
-                                             .v_head_stride = kDim,
-                                             .tokens = static_cast<std::int32_t>(step.tokens.size()),
-                                             .kv_heads = cache.kv_heads,
-                                             .tokens_per_block = cache.tokens_per_block});
+  return kvpool::kernels::reference::append(
+      {.k = keys.data(),
+       .v = values.data(),
+       .slot_mapping = layer.slots.data(),
+       .k_cache = cache.k,
+       .v_cache = cache.v,
+       .k_token_stride = cache.kv_heads * kDim,
+       .k_head_stride = kDim,
+       .v_token_stride = cache.kv_heads * kDim,
+       .v_head_stride = kDim,
+       .tokens = static_cast<std::int32_t>(step.tokens.size()),
+       .kv_heads = cache.kv_heads,
+       .tokens_per_block = cache.tokens_per_block});
 }
 
 Result<std::vector<std::uint64_t>> forward(std::span<const LayerInput> layers, const Step& step) {

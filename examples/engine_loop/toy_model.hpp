@@ -48,7 +48,8 @@ inline constexpr std::uint64_t kVocabulary = 3;
 /// Writes keys and values of a step's tokens into one layer's cache.
 [[nodiscard]] kvpool::Result<void> write_cache(const LayerInput& layer, const Step& step);
 
-/// Runs a step through `layers`: writes their caches, then reads them. @return a hash over all outputs for each query token
+/// Runs a step through `layers`: writes their caches, then reads them. @return a hash over all
+/// outputs for each query token
 [[nodiscard]] kvpool::Result<std::vector<std::uint64_t>> forward(std::span<const LayerInput> layers,
                                                                  const Step& step);
 

@@ -81,8 +81,7 @@ inline std::vector<std::int32_t> tokens_from(std::int32_t first, std::int64_t co
 /// A sequence with this prompt, all of which is committed. @pre it is admitted
 inline SequenceId admitted(BlockManager& manager, std::span<const std::int32_t> prompt,
                            DraftMode draft = DraftMode::kRequired) {
-  const AdmitOutcome outcome =
-      manager.admit({.prompt = {.tokens = prompt, .draft = draft}});
+  const AdmitOutcome outcome = manager.admit({.prompt = {.tokens = prompt, .draft = draft}});
   REQUIRE(outcome.status == BlockStatus::kOk);
   const Tokens rest = Tokens{static_cast<std::int64_t>(prompt.size())} - outcome.hit.tokens;
   REQUIRE(manager.commit_prompt(outcome.sequence, rest) == BlockStatus::kOk);

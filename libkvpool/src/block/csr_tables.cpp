@@ -34,8 +34,8 @@ void build_csr(const BlockManager& manager, GroupId group, std::span<const Seque
       tables.indices.insert(tables.indices.end(), pages.begin(), pages.end());
     }
     tables.indptr.push_back(static_cast<std::int32_t>(tables.indices.size()));
-    tables.last_page_len.push_back(
-        has_pages ? static_cast<std::int32_t>(tokens - (end - 1) * block) : 0);
+    tables.last_page_len.push_back(has_pages ? static_cast<std::int32_t>(tokens - (end - 1) * block)
+                                             : 0);
     tables.first_token.push_back(has_pages ? static_cast<std::int32_t>(first * block) : 0);
   }
 }

@@ -32,8 +32,7 @@ constexpr std::size_t kLengthKinds = 5;
 LengthKind length_kind(const CacheGroup& group) {
   switch (group.kind) {
     case GroupKind::kCross: return LengthKind::kEncoder;
-    case GroupKind::kState:
-      return group.is_draft ? LengthKind::kDraftState : LengthKind::kState;
+    case GroupKind::kState: return group.is_draft ? LengthKind::kDraftState : LengthKind::kState;
     case GroupKind::kFull:
     case GroupKind::kSlidingWindow:
     case GroupKind::kChunked: break;
@@ -222,16 +221,14 @@ bool TableBatch::Impl::write_deltas(BlockManager& manager, std::size_t row, std:
     const auto group = static_cast<std::size_t>(std::countr_zero(left));
     const GroupView view = manager.view(sequence, GroupId{static_cast<std::int32_t>(group)});
     // What waited may have been given back since.
-    const auto first =
-        std::max<std::int64_t>(changes[group].first, view.held.first.value());
+    const auto first = std::max<std::int64_t>(changes[group].first, view.held.first.value());
     const auto end = std::min<std::int64_t>(changes[group].last, view.held.last.value());
     const std::int64_t line =
         tables[group].first_line + static_cast<std::int64_t>(row) * tables[group].row_lines;
     for (std::int64_t column = first; column < end; ++column) {
-      deltas[delta_count++] = {
-          .row = static_cast<std::int32_t>(line + column / kTableLineEntries),
-          .column = static_cast<std::int32_t>(column % kTableLineEntries),
-          .entry = view.entries[static_cast<std::size_t>(column)]};
+      deltas[delta_count++] = {.row = static_cast<std::int32_t>(line + column / kTableLineEntries),
+                               .column = static_cast<std::int32_t>(column % kTableLineEntries),
+                               .entry = view.entries[static_cast<std::size_t>(column)]};
     }
   }
   return true;
@@ -242,9 +239,9 @@ TableBatch::TableBatch(TableBatch&& other) noexcept = default;
 TableBatch& TableBatch::operator=(TableBatch&& other) noexcept = default;
 TableBatch::~TableBatch() = default;
 
-Result<TableBatch> TableBatch::create(const BlockManager& manager,
-                                      const TableBatchOptions& options, AnyPageMemory tables,
-                                      AnyPageMemory staging, AnyDeviceQueue queue) {
+Result<TableBatch> TableBatch::create(const BlockManager& manager, const TableBatchOptions& options,
+                                      AnyPageMemory tables, AnyPageMemory staging,
+                                      AnyDeviceQueue queue) {
   if (options.rows < 1 || options.rows > kMaxRows) {
     return out_of_range("rows", options.rows, 1, kMaxRows);
   }

@@ -67,12 +67,13 @@ struct CallList {
 };
 
 using AllCalls =
-    CallList<tracing::Append, tracing::Commit, tracing::CommitPrompt, tracing::Truncate, tracing::BeginStep,
-             tracing::CompleteUntil, tracing::Admit, tracing::Probe, tracing::Fork, tracing::Release,
-             tracing::Suspend, tracing::Resume, tracing::Preempt, tracing::Pin, tracing::Unpin,
-             tracing::SetComputed, tracing::StopDrafting, tracing::ClearCopies, tracing::Evict,
-             tracing::FlushCache, tracing::Reset, tracing::Fingerprint, tracing::InternTenant,
-             tracing::InternNamespace, tracing::InternItem, tracing::SetQuota>;
+    CallList<tracing::Append, tracing::Commit, tracing::CommitPrompt, tracing::Truncate,
+             tracing::BeginStep, tracing::CompleteUntil, tracing::Admit, tracing::Probe,
+             tracing::Fork, tracing::Release, tracing::Suspend, tracing::Resume, tracing::Preempt,
+             tracing::Pin, tracing::Unpin, tracing::SetComputed, tracing::StopDrafting,
+             tracing::ClearCopies, tracing::Evict, tracing::FlushCache, tracing::Reset,
+             tracing::Fingerprint, tracing::InternTenant, tracing::InternNamespace,
+             tracing::InternItem, tracing::SetQuota>;
 
 Result<void> replay_line(std::int64_t number, std::string_view text, BlockManager& manager) {
   const std::size_t answers = text.find(kAnswers);
@@ -142,8 +143,7 @@ BlockStatus TracingBlockManager::append(SequenceId sequence, Tokens count) {
 BlockStatus TracingBlockManager::commit_prompt(SequenceId sequence, Tokens count) {
   return record(*manager_, trace_, tracing::CommitPrompt{.sequence = sequence, .count = count});
 }
-BlockStatus TracingBlockManager::commit(SequenceId sequence,
-                                        std::span<const std::int32_t> tokens) {
+BlockStatus TracingBlockManager::commit(SequenceId sequence, std::span<const std::int32_t> tokens) {
   return record(*manager_, trace_,
                 tracing::Commit{.sequence = sequence, .list = {.tokens = tokens}});
 }
@@ -172,11 +172,9 @@ PinOutcome TracingBlockManager::pin(const PrefixQuery& query) {
 BlockStatus TracingBlockManager::unpin(PinId pin) {
   return record(*manager_, trace_, tracing::Unpin{.pin = pin});
 }
-BlockStatus TracingBlockManager::set_computed(SequenceId sequence, GroupId group,
-                                              Tokens computed) {
-  return record(
-      *manager_, trace_,
-      tracing::SetComputed{.sequence = sequence, .group = group, .computed = computed});
+BlockStatus TracingBlockManager::set_computed(SequenceId sequence, GroupId group, Tokens computed) {
+  return record(*manager_, trace_,
+                tracing::SetComputed{.sequence = sequence, .group = group, .computed = computed});
 }
 BlockStatus TracingBlockManager::stop_drafting(SequenceId sequence) {
   return record(*manager_, trace_, tracing::StopDrafting{.sequence = sequence});

@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "block/trace_sequence_calls.hpp"
-
 #include <kvpool/block/block_manager.hpp>
+
+#include "block/trace_sequence_calls.hpp"
 
 #include <optional>
 #include <string>

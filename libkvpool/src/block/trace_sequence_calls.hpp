@@ -2,9 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include "block/trace_text.hpp"
-
 #include <kvpool/block/block_manager.hpp>
+
+#include "block/trace_text.hpp"
 
 #include <optional>
 #include <string_view>
@@ -179,9 +179,7 @@ struct SetComputed {
   void visit(V& v) {
     v(sequence), v(group), v(computed);
   }
-  auto run(BlockManager& manager) const {
-    return manager.set_computed(sequence, group, computed);
-  }
+  auto run(BlockManager& manager) const { return manager.set_computed(sequence, group, computed); }
 };
 
 struct StopDrafting {

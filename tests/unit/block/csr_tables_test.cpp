@@ -30,10 +30,9 @@ Numbers entries(const BlockManager& manager, SequenceId sequence, GroupId group,
 TEST_CASE("compressed rows name the pages of each sequence", "[block][csr_tables]") {
   BlockManager manager = cache_manager({cache_pool("target", PoolRole::kTarget, {{}}, 4, 40)},
                                        {.max_sequences = Sequences{4}, .max_length = Tokens{64}});
-  const std::array sequences = {admitted(manager, tokens_from(100, 9)),
-                                admitted(manager, tokens_from(200, 8)),
-                                SequenceId{.index = 3, .generation = 77},
-                                admitted(manager, tokens_from(300, 1))};
+  const std::array sequences = {
+      admitted(manager, tokens_from(100, 9)), admitted(manager, tokens_from(200, 8)),
+      SequenceId{.index = 3, .generation = 77}, admitted(manager, tokens_from(300, 1))};
   CsrTables tables;
   build_csr(manager, GroupId{0}, sequences, {}, tables);
   CHECK(tables.indptr == Numbers{0, 3, 5, 5, 6});
@@ -50,10 +49,9 @@ TEST_CASE("compressed rows name the pages of each sequence", "[block][csr_tables
 TEST_CASE("compressed rows end where the engine says", "[block][csr_tables]") {
   BlockManager manager = cache_manager({cache_pool("target", PoolRole::kTarget, {{}}, 4, 40)},
                                        {.max_sequences = Sequences{4}, .max_length = Tokens{64}});
-  const std::array sequences = {admitted(manager, tokens_from(100, 9)),
-                                admitted(manager, tokens_from(200, 9)),
-                                admitted(manager, tokens_from(300, 9)),
-                                admitted(manager, tokens_from(400, 9))};
+  const std::array sequences = {
+      admitted(manager, tokens_from(100, 9)), admitted(manager, tokens_from(200, 9)),
+      admitted(manager, tokens_from(300, 9)), admitted(manager, tokens_from(400, 9))};
   CsrTables tables;
   const std::array lengths = {5, 0, 100};
   build_csr(manager, GroupId{0}, sequences, lengths, tables);
@@ -69,11 +67,10 @@ TEST_CASE("compressed rows end where the engine says", "[block][csr_tables]") {
 }
 
 TEST_CASE("of a window only the pages are named that are held", "[block][csr_tables]") {
-  BlockManager manager =
-      cache_manager({cache_pool("target", PoolRole::kTarget,
-                                {{}, {.kind = SpanKind::kSlidingWindow, .extent = Tokens{8}}}, 4,
-                                200)},
-                    {.max_sequences = Sequences{4}, .max_length = Tokens{64}});
+  BlockManager manager = cache_manager(
+      {cache_pool("target", PoolRole::kTarget,
+                  {{}, {.kind = SpanKind::kSlidingWindow, .extent = Tokens{8}}}, 4, 200)},
+      {.max_sequences = Sequences{4}, .max_length = Tokens{64}});
   REQUIRE(manager.begin_step(Epoch{1}, Instant{1}) == BlockStatus::kOk);
   const SequenceId sequence = admitted(manager, tokens_from(100, 30));
   REQUIRE(manager.complete_until(Epoch{1}) == BlockStatus::kOk);

@@ -129,12 +129,11 @@ TEST_CASE("decode rows compute what the packed step computes", "[block][decode_r
 
 TEST_CASE("slots are entries times tokens, as append takes them", "[block][decode_rows]") {
   // The window's pages are half a slab, so that entries are not page numbers.
-  BlockManager manager =
-      cache_manager({cache_pool("target", PoolRole::kTarget,
-                                {{}, {.kind = SpanKind::kSlidingWindow, .extent = Tokens{8}}}, 4,
-                                200),
-                     cache_pool("draft", PoolRole::kDraft, {{}}, 8, 40)},
-                    {.max_sequences = Sequences{4}, .max_length = Tokens{64}});
+  BlockManager manager = cache_manager(
+      {cache_pool("target", PoolRole::kTarget,
+                  {{}, {.kind = SpanKind::kSlidingWindow, .extent = Tokens{8}}}, 4, 200),
+       cache_pool("draft", PoolRole::kDraft, {{}}, 8, 40)},
+      {.max_sequences = Sequences{4}, .max_length = Tokens{64}});
   REQUIRE(manager.begin_step(Epoch{1}, Instant{1}) == BlockStatus::kOk);
   const std::array sequences = {admitted(manager, tokens_from(100, 30)),
                                 SequenceId{.index = 3, .generation = 9},
@@ -154,15 +153,11 @@ TEST_CASE("slots are entries times tokens, as append takes them", "[block][decod
                            StepTokens{.table_row = 1, .first_position = 0, .count = 1},
                            StepTokens{.table_row = 0, .first_position = 2, .count = 1}};
   slot_mapping(manager, GroupId{0}, sequences, step, slots);
-  CHECK(slots == std::vector<std::int64_t>{entry(2, GroupId{0}, 0) * 4 + 3,
-                                           entry(2, GroupId{0}, 1) * 4,
-                                           entry(2, GroupId{0}, 1) * 4 + 1,
-                                           // Six tokens are reserved, 0 to 5.
-                                           -1,
-                                           entry(0, GroupId{0}, 7) * 4 + 2,
-                                           -1,
-                                           -1,
-                                           entry(0, GroupId{0}, 0) * 4 + 2});
+  CHECK(slots == std::vector<std::int64_t>{
+                     entry(2, GroupId{0}, 0) * 4 + 3, entry(2, GroupId{0}, 1) * 4,
+                     entry(2, GroupId{0}, 1) * 4 + 1,
+                     // Six tokens are reserved, 0 to 5.
+                     -1, entry(0, GroupId{0}, 7) * 4 + 2, -1, -1, entry(0, GroupId{0}, 0) * 4 + 2});
   // Position 2 is behind the window.
   slot_mapping(manager, GroupId{1}, sequences, std::span{step}.last(1), slots);
   CHECK(slots == std::vector<std::int64_t>{-1});

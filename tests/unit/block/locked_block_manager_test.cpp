@@ -31,18 +31,17 @@ static_assert(Callable<decltype(kReturnsValue)>);
 static_assert(!std::is_copy_constructible_v<LockedBlockManager>);
 
 LockedBlockManager locked_manager() {
-  return LockedBlockManager{
-      cache_manager({cache_pool("target", PoolRole::kTarget,
-                                {{}, {.kind = SpanKind::kSlidingWindow, .extent = Tokens{8}}}, 4,
-                                120)},
-                    {.max_sequences = Sequences{16}, .max_length = Tokens{128}})};
+  return LockedBlockManager{cache_manager(
+      {cache_pool("target", PoolRole::kTarget,
+                  {{}, {.kind = SpanKind::kSlidingWindow, .extent = Tokens{8}}}, 4, 120)},
+      {.max_sequences = Sequences{16}, .max_length = Tokens{128}})};
 }
 
 TEST_CASE("calls return what the manager returns", "[block][locked_block_manager]") {
   LockedBlockManager manager = locked_manager();
   const std::vector<std::int32_t> prompt = tokens_from(1, 9);
-  const AdmitOutcome outcome =
-      manager.with([&](BlockManager& inner) { return inner.admit({.prompt = {.tokens = prompt}}); });
+  const AdmitOutcome outcome = manager.with(
+      [&](BlockManager& inner) { return inner.admit({.prompt = {.tokens = prompt}}); });
   REQUIRE(outcome.status == BlockStatus::kOk);
   const LockedBlockManager& reader = manager;
   CHECK(reader.with([](const BlockManager& inner) { return inner.live_sequences(); }) ==
@@ -72,14 +71,14 @@ TEST_CASE("threads do not get in each other's way", "[block][locked_block_manage
         }
         ++admitted;
         manager.with([&](BlockManager& inner) {
-          const Tokens rest =
-              Tokens{static_cast<std::int64_t>(prompt.size())} - outcome.hit.tokens;
+          const Tokens rest = Tokens{static_cast<std::int64_t>(prompt.size())} - outcome.hit.tokens;
           wrong += inner.commit_prompt(outcome.sequence, rest) == BlockStatus::kOk ? 0 : 1;
         });
         const std::int32_t token = 5;
         manager.with([&](BlockManager& inner) {
           if (inner.append(outcome.sequence, Tokens{1}) == BlockStatus::kOk) {
-            wrong += inner.commit(outcome.sequence, std::span{&token, 1}) == BlockStatus::kOk ? 0 : 1;
+            wrong +=
+                inner.commit(outcome.sequence, std::span{&token, 1}) == BlockStatus::kOk ? 0 : 1;
           }
           wrong += inner.release(outcome.sequence) == BlockStatus::kOk ? 0 : 1;
         });

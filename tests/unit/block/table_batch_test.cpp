@@ -47,14 +47,12 @@ std::vector<PoolDescriptor> pools() {
 }
 
 BlockManager manager_of(std::int64_t max_length = 64) {
-  return cache_manager(
-      pools(), {.max_sequences = Sequences{8}, .max_length = Tokens{max_length}});
+  return cache_manager(pools(), {.max_sequences = Sequences{8}, .max_length = Tokens{max_length}});
 }
 
 TableBatch batch_of(const BlockManager& manager, const TableBatchOptions& options,
                     AnyDeviceQueue queue) {
-  auto batch =
-      TableBatch::create(manager, options, HostMemory{}, HostMemory{}, std::move(queue));
+  auto batch = TableBatch::create(manager, options, HostMemory{}, HostMemory{}, std::move(queue));
   REQUIRE(batch.has_value());
   return *std::move(batch);
 }
@@ -98,8 +96,7 @@ TEST_CASE("a step's changes reach the tables of every group", "[block][table_bat
     const PageTableView view = batch.view(group, 0x1000);
     CHECK(view.base_address == 0x1000);
     CHECK(view.rows == 4);
-    CHECK(std::vector(view.lengths, view.lengths + 4) ==
-          std::vector<std::int32_t>{0, 0, 10, 0});
+    CHECK(std::vector(view.lengths, view.lengths + 4) == std::vector<std::int32_t>{0, 0, 10, 0});
   }
   CHECK(batch.view(kFullGroup, 0).tokens_per_block == 4);
   CHECK(batch.view(kDraftGroup, 0).tokens_per_block == 8);
@@ -224,11 +221,11 @@ TEST_CASE("kernels see fewer tokens than are reserved where the engine says so",
 
 TEST_CASE("states are blocks of one token, encoders have their own length",
           "[block][table_batch]") {
-  BlockManager manager = cache_manager(
-      {cache_pool("target", PoolRole::kTarget,
-                  {{}, {.kind = SpanKind::kCross, .extent = Tokens{32}}}, 4, 60),
-       test::state_pool(9)},
-      {.max_sequences = Sequences{4}, .max_length = Tokens{64}});
+  BlockManager manager =
+      cache_manager({cache_pool("target", PoolRole::kTarget,
+                                {{}, {.kind = SpanKind::kCross, .extent = Tokens{32}}}, 4, 60),
+                     test::state_pool(9)},
+                    {.max_sequences = Sequences{4}, .max_length = Tokens{64}});
   TableBatch batch = batch_of(manager, {.rows = 2}, HostQueue{});
   const std::vector<std::int32_t> prompt = tokens_from(100, 6);
   const AdmitOutcome outcome = manager.admit(
@@ -242,8 +239,8 @@ TEST_CASE("states are blocks of one token, encoders have their own length",
   const PageTableView cross = batch.view(GroupId{1}, 0);
   CHECK(length_at(cross, 1) == 30);
   const GroupView encoder = manager.view(outcome.sequence, GroupId{1});
-  CHECK(std::ranges::equal(
-      std::span{cross.entries + cross.row_stride_entries, 8}, encoder.entries.subspan(0, 8)));
+  CHECK(std::ranges::equal(std::span{cross.entries + cross.row_stride_entries, 8},
+                           encoder.entries.subspan(0, 8)));
   const PageTableView state = batch.view(GroupId{2}, 0);
   CHECK(length_at(state, 1) == 1);
   CHECK(length_at(state, 0) == 0);
@@ -272,9 +269,8 @@ class RashQueue {
 bool device_sees_each_step(std::int64_t staging_buffers, bool is_rash) {
   BlockManager manager = manager_of();
   DelayedQueue device;
-  TableBatch batch =
-      batch_of(manager, {.rows = 1, .staging_buffers = staging_buffers},
-               is_rash ? AnyDeviceQueue{RashQueue{device}} : AnyDeviceQueue{device});
+  TableBatch batch = batch_of(manager, {.rows = 1, .staging_buffers = staging_buffers},
+                              is_rash ? AnyDeviceQueue{RashQueue{device}} : AnyDeviceQueue{device});
   const SequenceId sequence = admitted(manager, tokens_from(100, 8));
   bool ok = batch.bind(manager, 0, sequence) == BlockStatus::kOk;
   ok = ok && batch.stage(manager) == BlockStatus::kOk && batch.enqueue().has_value();
@@ -289,7 +285,8 @@ bool device_sees_each_step(std::int64_t staging_buffers, bool is_rash) {
   ok = batch.enqueue().has_value();
   device.advance(first_step);
   const PageTableView view = batch.view(kFullGroup, 0);
-  ok = ok && view.lengths[0] == 8 && std::equal(view.entries, view.entries + 2, pages_before.begin());
+  ok = ok && view.lengths[0] == 8 &&
+       std::equal(view.entries, view.entries + 2, pages_before.begin());
   device.advance_all();
   return ok && view.lengths[0] == 13 && row_is_current(batch, manager, 0, sequence);
 }
@@ -345,8 +342,7 @@ TEST_CASE("a batch waits for its copies before its memory goes", "[block][table_
 
 TEST_CASE("one copy and one kernel do what many copies do", "[block][table_batch]") {
   BlockManager manager = manager_of();
-  TableBatch batch =
-      batch_of(manager, {.rows = 3, .apply = TableApply::kByKernel}, HostQueue{});
+  TableBatch batch = batch_of(manager, {.rows = 3, .apply = TableApply::kByKernel}, HostQueue{});
   const SequenceId first = admitted(manager, tokens_from(100, 21));
   const SequenceId second = admitted(manager, tokens_from(200, 3), DraftMode::kOff);
   REQUIRE(batch.bind(manager, 0, first) == BlockStatus::kOk);

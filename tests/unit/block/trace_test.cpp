@@ -22,11 +22,11 @@ using test::cache_pool;
 using test::tokens_from;
 
 BlockManager manager_of(std::int64_t slabs = 60) {
-  return cache_manager({cache_pool("target", PoolRole::kTarget,
-                                   {{}, {.kind = SpanKind::kSlidingWindow, .extent = Tokens{8}}}, 4,
-                                   slabs),
-                        cache_pool("draft", PoolRole::kDraft, {{}}, 8, 30)},
-                       {.max_sequences = Sequences{8}, .max_length = Tokens{128}});
+  return cache_manager(
+      {cache_pool("target", PoolRole::kTarget,
+                  {{}, {.kind = SpanKind::kSlidingWindow, .extent = Tokens{8}}}, 4, slabs),
+       cache_pool("draft", PoolRole::kDraft, {{}}, 8, 30)},
+      {.max_sequences = Sequences{8}, .max_length = Tokens{128}});
 }
 
 /// Makes every call at least once, some of them in vain.
@@ -135,11 +135,11 @@ TEST_CASE("every call has a line with its arguments and its answer", "[block][tr
     names.insert(lines[i].substr(0, lines[i].find(' ')));
   }
   CHECK(names == std::set<std::string>{
-                     "admit",       "append",      "begin_step",    "clear_copies",  "commit",
-                     "commit_prompt", "complete_until", "evict",    "fingerprint",   "flush_cache",
-                     "fork",        "item",        "namespace",     "pin",           "preempt",
-                     "probe",       "quota",       "release",       "reset",         "resume",
-                     "set_computed", "stop_drafting", "suspend",    "tenant",        "truncate",
+                     "admit",         "append",         "begin_step", "clear_copies", "commit",
+                     "commit_prompt", "complete_until", "evict",      "fingerprint",  "flush_cache",
+                     "fork",          "item",           "namespace",  "pin",          "preempt",
+                     "probe",         "quota",          "release",    "reset",        "resume",
+                     "set_computed",  "stop_drafting",  "suspend",    "tenant",       "truncate",
                      "unpin"});
   CHECK(lines[0] == "kvpool.trace/1");
   const auto has = [&](const std::string& line) {
@@ -184,8 +184,7 @@ TEST_CASE("a replay that goes another way names the line", "[block][trace]") {
   CHECK(refused.error().key.starts_with("line "));
 
   BlockManager other = manager_of();
-  const auto differs =
-      replay("kvpool.trace/1\nbegin_step 1 1 = ok\nrelease 0.0 = ok\n", other);
+  const auto differs = replay("kvpool.trace/1\nbegin_step 1 1 = ok\nrelease 0.0 = ok\n", other);
   REQUIRE_FALSE(differs.has_value());
   CHECK(differs.error().key == "line 3");
   CHECK_THAT(differs.error().message,
@@ -213,13 +212,28 @@ TEST_CASE("what is no trace is refused with its line", "[block][trace]") {
   CHECK(key_of(head + "\n") == "line 2");
   CHECK(key_of(head + "begin_step 1 1") == "line 2");
   CHECK(key_of(head + "begin_step 1 1 = ok\ndance 1 = ok\n") == "line 3");
-  for (const char* const call :
-       {"begin_step", "begin_step 1", "begin_step 1 1 1", "begin_step 1 x", "begin_step -1 1",
-        "begin_step 1 99999999999999999999", "begin_step  1 1", "append 0 1", "append 0.0.0 1",
-        "append 0.-1 1", "commit 0.0 1,,2", "commit 0.0 1,", "commit 0.0 9999999999", "tenant 61",
-        "tenant x6", "tenant xzz", "pin 1 0 0 3", "pin 1 0 0 -1", "pin 1 0 0",
-        "admit 1 0 0 1 - 0 0 1:2:3 35:0 1", "admit 1 0 0 1 - 0 0 - 35 1",
-        "admit 1 0 0 1 - 0 0 - 35:0 2"}) {
+  for (const char* const call : {"begin_step",
+                                 "begin_step 1",
+                                 "begin_step 1 1 1",
+                                 "begin_step 1 x",
+                                 "begin_step -1 1",
+                                 "begin_step 1 99999999999999999999",
+                                 "begin_step  1 1",
+                                 "append 0 1",
+                                 "append 0.0.0 1",
+                                 "append 0.-1 1",
+                                 "commit 0.0 1,,2",
+                                 "commit 0.0 1,",
+                                 "commit 0.0 9999999999",
+                                 "tenant 61",
+                                 "tenant x6",
+                                 "tenant xzz",
+                                 "pin 1 0 0 3",
+                                 "pin 1 0 0 -1",
+                                 "pin 1 0 0",
+                                 "admit 1 0 0 1 - 0 0 1:2:3 35:0 1",
+                                 "admit 1 0 0 1 - 0 0 - 35 1",
+                                 "admit 1 0 0 1 - 0 0 - 35:0 2"}) {
     INFO(call);
     CHECK(key_of(head + call + " = ok\n") == "line 2");
   }

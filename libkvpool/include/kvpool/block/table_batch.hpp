@@ -21,7 +21,8 @@ namespace kvpool {
 /// How the changes of a step get from a staging buffer into the tables.
 enum class TableApply : std::uint8_t {
   kByCopies,  ///< one copy of the queue per change: no kernel is needed; for tables on the host
-  kByKernel,  ///< one copy of the whole buffer, then `apply_table_deltas`, which the engine launches
+  kByKernel,  ///< one copy of the whole buffer, then `apply_table_deltas`, which the engine
+              ///< launches
 };
 
 /// Size of a batch of page tables.
