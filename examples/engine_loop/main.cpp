@@ -29,7 +29,7 @@ Result<kvpool::Plan> make_plan() {
   kvpool::PlanRequest request{.target = example::target_config()};
   request.drafter = kvpool::DrafterRequest{.kind = kvpool::DrafterKind::kDflash,
                                            .model = example::drafter_config()};
-  request.budget.kv_budget = Bytes{160 << 10};
+  request.budget.kv_budget = Bytes{232 << 10};
   request.workload = {.max_num_seqs = kvpool::Sequences{2},
                       .max_model_len = Tokens{256},
                       .max_batched_tokens = Tokens{80}};

@@ -34,7 +34,7 @@ TEST_CASE("a snapshot has what the manager holds", "[block][manager_snapshot]") 
   const NamespaceId salted =
       manager.intern_namespace({.tenant = tenant, .salt = "the secret salt"}).value();
   REQUIRE(manager.begin_step(Epoch{3}, Instant{1}) == BlockStatus::kOk);
-  REQUIRE(manager.complete_until(Epoch{2}) == BlockStatus::kInvalid);
+  REQUIRE(manager.complete_until(Epoch{4}) == BlockStatus::kInvalid);
   const SequenceId released = admitted(manager, tokens_from(700'000, 9));
   const std::vector<std::int32_t> prompt = tokens_from(100'000, 10);
   const AdmitOutcome outcome =
