@@ -124,6 +124,7 @@ void claim_what_happened(const example::Statistics& statistics,
 }
 
 void claim_nothing_is_left(BlockManager& manager, example::Claims& claims) {
+  manager.complete_until(manager.opened());
   manager.flush_cache();
   bool is_free = true;
   for (std::size_t g = 0; g < manager.groups().size(); ++g) {

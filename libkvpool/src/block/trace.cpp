@@ -70,7 +70,7 @@ using AllCalls =
     CallList<tracing::Append, tracing::Commit, tracing::CommitPrompt, tracing::Truncate,
              tracing::BeginStep, tracing::CompleteUntil, tracing::Admit, tracing::Probe,
              tracing::Fork, tracing::Release, tracing::Suspend, tracing::Resume, tracing::Preempt,
-             tracing::Pin, tracing::Unpin, tracing::SetComputed, tracing::StopDrafting,
+             tracing::Pin, tracing::Unpin, tracing::SetComputed, tracing::RestoreSnapshot, tracing::StopDrafting,
              tracing::ClearCopies, tracing::Evict, tracing::FlushCache, tracing::Reset,
              tracing::Fingerprint, tracing::InternTenant, tracing::InternNamespace,
              tracing::InternItem, tracing::SetQuota>;
@@ -175,6 +175,9 @@ BlockStatus TracingBlockManager::unpin(PinId pin) {
 BlockStatus TracingBlockManager::set_computed(SequenceId sequence, GroupId group, Tokens computed) {
   return record(*manager_, trace_,
                 tracing::SetComputed{.sequence = sequence, .group = group, .computed = computed});
+}
+BlockStatus TracingBlockManager::restore_snapshot(SequenceId sequence) {
+  return record(*manager_, trace_, tracing::RestoreSnapshot{.sequence = sequence});
 }
 BlockStatus TracingBlockManager::stop_drafting(SequenceId sequence) {
   return record(*manager_, trace_, tracing::StopDrafting{.sequence = sequence});

@@ -182,6 +182,16 @@ struct SetComputed {
   auto run(BlockManager& manager) const { return manager.set_computed(sequence, group, computed); }
 };
 
+struct RestoreSnapshot {
+  static constexpr std::string_view kName = "restore_snapshot";
+  SequenceId sequence{};
+  template <typename V>
+  void visit(V& v) {
+    v(sequence);
+  }
+  auto run(BlockManager& manager) const { return manager.restore_snapshot(sequence); }
+};
+
 struct StopDrafting {
   static constexpr std::string_view kName = "stop_drafting";
   SequenceId sequence{};

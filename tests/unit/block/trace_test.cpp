@@ -65,6 +65,7 @@ void use(TracingBlockManager& calls) {
   CHECK(fork.status == BlockStatus::kOk);
   calls.clear_copies();
   CHECK(calls.set_computed(first, GroupId{2}, Tokens{20}) == BlockStatus::kOk);
+  CHECK(calls.restore_snapshot(first) == BlockStatus::kInvalid);
   CHECK(calls.begin_step(Epoch{2}, Instant{20}) == BlockStatus::kOk);
   CHECK(calls.complete_until(Epoch{1}) == BlockStatus::kOk);
   CHECK(calls.stop_drafting(fork.sequence) == BlockStatus::kOk);
@@ -138,7 +139,7 @@ TEST_CASE("every call has a line with its arguments and its answer", "[block][tr
                      "admit",         "append",         "begin_step", "clear_copies", "commit",
                      "commit_prompt", "complete_until", "evict",      "fingerprint",  "flush_cache",
                      "fork",          "item",           "namespace",  "pin",          "preempt",
-                     "probe",         "quota",          "release",    "reset",        "resume",
+                     "probe",         "quota",          "release",    "reset", "restore_snapshot",        "resume",
                      "set_computed",  "stop_drafting",  "suspend",    "tenant",       "truncate",
                      "unpin"});
   CHECK(lines[0] == "kvpool.trace/1");

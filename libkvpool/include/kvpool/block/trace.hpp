@@ -81,6 +81,8 @@ class TracingBlockManager {
   /// See `BlockManager`.
   BlockStatus set_computed(SequenceId sequence, GroupId group, Tokens computed);
   /// See `BlockManager`.
+  BlockStatus restore_snapshot(SequenceId sequence);
+  /// See `BlockManager`.
   BlockStatus stop_drafting(SequenceId sequence);
   /// See `BlockManager`.
   void clear_copies();
