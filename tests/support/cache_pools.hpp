@@ -38,7 +38,9 @@ inline PoolDescriptor cache_pool(std::string name, PoolRole role, const std::vec
                              .tokens_per_block = Tokens{tokens_per_block},
                              .granularity = Bytes{256},
                              .reserved_slabs = Slabs{1}});
-  REQUIRE(pool.has_value());
+  if (!pool) {
+    FAIL(to_string(pool.error()));
+  }
   pool->slabs = Slabs{slabs};
   for (PooledGroup& group : pool->groups) {
     group.planned_slabs = Slabs{slabs / static_cast<std::int64_t>(pool->groups.size())};
@@ -48,13 +50,15 @@ inline PoolDescriptor cache_pool(std::string name, PoolRole role, const std::vec
 
 /// A pool of states of 1 KiB.
 inline PoolDescriptor state_pool(std::int64_t slots) {
-  const LayerGeometry layer{.kind = CacheKind::kState, .conv_elements = 512};
+  const LayerGeometry layer{.kind = CacheKind::kState, .kv_heads = Heads{1}, .conv_elements = 512};
   auto pool = describe_pool({.name = "state",
                              .role = PoolRole::kState,
                              .groups = group_layers(std::span{&layer, 1}),
                              .granularity = Bytes{256},
                              .reserved_slabs = Slabs{1}});
-  REQUIRE(pool.has_value());
+  if (!pool) {
+    FAIL(to_string(pool.error()));
+  }
   pool->slabs = Slabs{slots};
   pool->groups[0].planned_slabs = Slabs{slots};
   return *pool;

@@ -107,7 +107,7 @@ Json tenants_of(const BlockManager& manager) {
       const TenantUsage usage = manager.usage(id, PoolId{static_cast<std::int32_t>(p)});
       pools.push_back({{"live", usage.live.count()},
                        {"cached", usage.cached.count()},
-                       {"quota", usage.quota.has_value() ? Json{usage.quota->count()} : Json{}}});
+                       {"quota", usage.quota.has_value() ? Json(usage.quota->count()) : Json()}});
     }
     tenants.push_back({{"name", names[i]}, {"pools", std::move(pools)}});
   }

@@ -61,10 +61,11 @@ Error out_of_range(std::string_view key, std::int64_t value, std::int64_t least,
           .value = fmt::format("{}", value)};
 }
 
-/// Columns [first, last) of one row in one group.
+/// Columns [first, last) of one row in one group, and the first one's entry while it is valid.
 struct Columns {
   std::int32_t first;
   std::int32_t last;
+  const std::int32_t* entries;
 };
 
 /// Where the table of a group is, and how its blocks are counted.
@@ -125,6 +126,9 @@ struct TableBatch::Impl {
   }
 
   void write_lengths(const BlockManager& manager, std::size_t row, const TableState& state);
+  /// What changed together with what did not fit into a buffer before.
+  [[nodiscard]] Columns with_waiting(const BlockManager& manager, std::size_t row,
+                                     std::size_t group, Columns changed) const;
   /// Takes what changed in a row; false when the buffer has no room for it.
   bool write_deltas(BlockManager& manager, std::size_t row, std::uint64_t groups);
 
@@ -187,51 +191,61 @@ void TableBatch::Impl::write_lengths(const BlockManager& manager, std::size_t ro
   set(LengthKind::kDraftState, 1);
 }
 
+Columns TableBatch::Impl::with_waiting(const BlockManager& manager, std::size_t row,
+                                       std::size_t group, Columns changed) const {
+  const Columns waiting = backlog[row * tables.size() + group];
+  const bool has_changed = changed.first != changed.last;
+  const GroupView view =
+      manager.view(sequences[row], GroupId{static_cast<std::int32_t>(group)});
+  // What waited may have been given back since.
+  const auto first = static_cast<std::int32_t>(
+      std::max<std::int64_t>(has_changed ? std::min(changed.first, waiting.first) : waiting.first,
+                             view.held.first.value()));
+  const auto last = static_cast<std::int32_t>(
+      std::min<std::int64_t>(has_changed ? std::max(changed.last, waiting.last) : waiting.last,
+                             view.held.last.value()));
+  return first < last ? Columns{.first = first, .last = last, .entries = &view.entries[first]}
+                      : Columns{.first = 0, .last = 0, .entries = nullptr};
+}
+
 bool TableBatch::Impl::write_deltas(BlockManager& manager, std::size_t row, std::uint64_t groups) {
-  const SequenceId sequence = sequences[row];
   std::array<Columns, 64> changes;  // NOLINT: written before it is read
   std::int64_t needed = 0;
   for (std::uint64_t left = groups; left != 0; left &= left - 1) {
     const auto group = static_cast<std::size_t>(std::countr_zero(left));
-    const BlockRange range =
-        manager.take_changes(sequence, GroupId{static_cast<std::int32_t>(group)});
-    Columns columns{.first = static_cast<std::int32_t>(range.first.value()),
-                    .last = static_cast<std::int32_t>(range.last.value())};
-    if ((backlog_groups[row] >> group & 1U) != 0) {
-      const Columns waiting = backlog[row * tables.size() + group];
-      columns = columns.first == columns.last
-                    ? waiting
-                    : Columns{.first = std::min(columns.first, waiting.first),
-                              .last = std::max(columns.last, waiting.last)};
+    const ChangedColumns taken = manager.take_changed_columns(
+        sequences[row], GroupId{static_cast<std::int32_t>(group)});
+    const auto first = static_cast<std::int32_t>(taken.first.value());
+    changes[group] = {.first = first,
+                      .last = first + static_cast<std::int32_t>(taken.entries.size()),
+                      .entries = taken.entries.data()};
+    if ((backlog_groups[row] >> group & 1U) != 0) [[unlikely]] {
+      changes[group] = with_waiting(manager, row, group, changes[group]);
     }
-    changes[group] = columns;
-    needed += columns.last - columns.first;
+    needed += changes[group].last - changes[group].first;
   }
-  if (needed > options.deltas_per_step - delta_count) {
-    backlog_groups[row] = groups;
-    for (std::uint64_t left = groups; left != 0; left &= left - 1) {
-      const auto group = static_cast<std::size_t>(std::countr_zero(left));
-      backlog[row * tables.size() + group] = changes[group];
-    }
-    return false;
-  }
-  backlog_groups[row] = 0;
-  auto* const deltas = reinterpret_cast<PageTableDelta*>(deltas_in(ring[next].address));
+  // A row is written as a whole or not at all.
+  const bool fits = needed <= options.deltas_per_step - delta_count;
+  backlog_groups[row] = fits ? 0 : groups;
+  auto* delta = reinterpret_cast<PageTableDelta*>(deltas_in(ring[next].address)) + delta_count;
   for (std::uint64_t left = groups; left != 0; left &= left - 1) {
     const auto group = static_cast<std::size_t>(std::countr_zero(left));
-    const GroupView view = manager.view(sequence, GroupId{static_cast<std::int32_t>(group)});
-    // What waited may have been given back since.
-    const auto first = std::max<std::int64_t>(changes[group].first, view.held.first.value());
-    const auto end = std::min<std::int64_t>(changes[group].last, view.held.last.value());
+    const Columns columns = changes[group];
+    if (!fits) [[unlikely]] {
+      backlog[row * tables.size() + group] = columns;
+      continue;
+    }
     const std::int64_t line =
         tables[group].first_line + static_cast<std::int64_t>(row) * tables[group].row_lines;
-    for (std::int64_t column = first; column < end; ++column) {
-      deltas[delta_count++] = {.row = static_cast<std::int32_t>(line + column / kTableLineEntries),
-                               .column = static_cast<std::int32_t>(column % kTableLineEntries),
-                               .entry = view.entries[static_cast<std::size_t>(column)]};
+    for (std::int32_t i = 0; i < columns.last - columns.first; ++i) {
+      const std::int32_t column = columns.first + i;
+      *delta++ = {.row = static_cast<std::int32_t>(line + column / kTableLineEntries),
+                  .column = static_cast<std::int32_t>(column % kTableLineEntries),
+                  .entry = columns.entries[i]};
     }
   }
-  return true;
+  delta_count += fits ? needed : 0;
+  return fits;
 }
 
 TableBatch::TableBatch(std::unique_ptr<Impl> impl) noexcept : impl_{std::move(impl)} {}

@@ -191,6 +191,8 @@ class BlockManager {
   /// Columns of a group that changed since the last call, and forgets them. One reader at a time: a
   /// sequence belongs to one batch of tables. After admission all held columns have changed.
   [[nodiscard]] BlockRange take_changes(SequenceId sequence, GroupId group) noexcept;
+  /// The same with the entries, in one read.
+  [[nodiscard]] ChangedColumns take_changed_columns(SequenceId sequence, GroupId group) noexcept;
   /// Marks all held columns as changed, for a sequence that gets another row.
   void mark_all_changed(SequenceId sequence) noexcept;
   /// Copies that calls since the last `clear_copies` asked for, in order.
