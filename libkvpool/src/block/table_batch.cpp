@@ -201,11 +201,11 @@ Columns TableBatch::Impl::with_waiting(const BlockManager& manager, std::size_t 
   const auto first = static_cast<std::int32_t>(
       std::max<std::int64_t>(has_changed ? std::min(changed.first, waiting.first) : waiting.first,
                              view.held.first.value()));
-  const auto last = static_cast<std::int32_t>(
+  const auto end = static_cast<std::int32_t>(
       std::min<std::int64_t>(has_changed ? std::max(changed.last, waiting.last) : waiting.last,
                              view.held.last.value()));
-  return first < last ? Columns{.first = first, .last = last, .entries = &view.entries[first]}
-                      : Columns{.first = 0, .last = 0, .entries = nullptr};
+  return first < end ? Columns{.first = first, .last = end, .entries = view.entries.data() + first}
+                     : Columns{.first = 0, .last = 0, .entries = nullptr};
 }
 
 bool TableBatch::Impl::write_deltas(BlockManager& manager, std::size_t row, std::uint64_t groups) {
