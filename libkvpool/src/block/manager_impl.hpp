@@ -322,6 +322,13 @@ struct BlockManager::Impl {
     return pools[static_cast<std::size_t>(group.pool)]
         .meta[group.pages->slot_of(group.group_in_pool, page)];
   }
+  /// A page of an independent group has been handed out.
+  void begin_meta(std::size_t group, std::int32_t page, std::size_t tenant) noexcept {
+    Meta& meta = meta_of(groups[group], page);
+    meta = {};
+    meta.holders = 1;
+    meta.tenant = static_cast<std::uint16_t>(tenant);
+  }
   [[nodiscard]] bool is_done(std::uint32_t epoch) const noexcept {
     return static_cast<std::int32_t>(epoch - static_cast<std::uint32_t>(completed)) <= 0;
   }

@@ -191,10 +191,7 @@ std::int32_t BlockManager::Impl::take(std::size_t group, std::size_t tenant) noe
   }
   ++tenant_of(tenant, of.pool).used;
   if (of.independent) {
-    Meta& meta = meta_of(of, page);
-    meta = {};
-    meta.holders = 1;
-    meta.tenant = static_cast<std::uint16_t>(tenant);
+    begin_meta(group, page, tenant);
   }
   return page;
 }

@@ -35,7 +35,22 @@ void BlockManager::Impl::take_columns(std::size_t sequence, std::size_t group,
   const Cold& of = cold[sequence];
   const std::int64_t first = at.end;
   std::int32_t* const to = row(sequence, group);
-  for (std::int64_t column = first; column < end; ++column) {
+  PagePool::Impl& pool = *groups[group].pages;
+  std::int64_t column = first;
+  if (!pool.shared && end - first > 1 && pool.free_page_count() >= end - first &&
+      pool.options.on_allocate.call == nullptr) {
+    pool.owner = current;
+    pool.take_many(to + first, end - first);
+    const std::int64_t in_public =
+        std::clamp(groups[group].by_page.floor(of.public_tokens), first, end) - first;
+    tenant_of(0, groups[group].pool).used += in_public;
+    tenant_of(of.tenant, groups[group].pool).used += end - first - in_public;
+    for (; column < end && groups[group].independent; ++column) {
+      begin_meta(group, to[column], charged_to(of, column * groups[group].page));
+    }
+    column = end;
+  }
+  for (; column < end; ++column) {
     to[column] = take(group, charged_to(of, column * groups[group].page));
   }
   at.end = static_cast<std::int32_t>(std::max(first, end));

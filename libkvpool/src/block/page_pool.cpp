@@ -139,6 +139,28 @@ std::int32_t PagePool::Impl::take(std::int32_t group, bool may_take_slab) noexce
   return page;
 }
 
+void PagePool::Impl::take_many(std::int32_t* to, std::int64_t count) noexcept {
+  groups.front().out += count;
+  const std::int64_t from_stack = std::min(count, free_count);
+  for (std::int64_t i = 0; i < from_stack; ++i) {
+    to[i] = free_stack[static_cast<std::size_t>(free_count - 1 - i)];
+  }
+  free_count -= from_stack;
+  for (std::int64_t i = from_stack; i < count; ++i) {
+    to[i] = fresh++;
+  }
+  for (std::int64_t i = 0; i < count; ++i) {
+    const auto slot = static_cast<std::uint32_t>(to[i]);
+    out_bits[slot / 64] |= std::uint64_t{1} << (slot % 64);
+  }
+  if (owners.size() != 0) {
+    const OwnerRecord record{.sequence = owner, .step_and_out = opened * 2 + 1};
+    for (std::int64_t i = 0; i < count; ++i) {
+      owners[static_cast<std::size_t>(to[i])] = record;
+    }
+  }
+}
+
 void PagePool::Impl::give_back(std::int32_t group, std::int32_t page, bool settled) noexcept {
   const std::uint32_t slot = slot_of(group, page);
   set_out(slot, false);

@@ -160,6 +160,9 @@ struct PagePool::Impl {
   /// Hands out a page, or returns -1. Shared pools: from an open slab with a busy page, then, when
   /// `may_take_slab`, from a quiet one or a free slab.
   std::int32_t take(std::int32_t group, bool may_take_slab) noexcept;
+  /// Hands out `count` pages of a pool that is not shared, as `take` would one by one.
+  /// @pre so many are free, and nobody is asked or told about them (no gate, no hook)
+  void take_many(std::int32_t* to, std::int64_t count) noexcept;
   /// Gives back a page that is out and busy; fenced when an epoch is open, unless `settled`.
   void give_back(std::int32_t group, std::int32_t page, bool settled) noexcept;
   /// Gives back a page that is out and idle.
