@@ -13,6 +13,7 @@
 #include <functional>
 #include <map>
 #include <set>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -72,7 +73,15 @@ class BlockWorld {
   };
 
   void fail(const std::string& what);
-  void expect(bool holds, const std::string& what);
+  /// Texts and numbers are put together only when it does not hold.
+  template <typename... Parts>
+  void expect(bool holds, const Parts&... parts) {
+    if (!holds) {
+      std::ostringstream text;
+      (text << ... << parts);
+      fail(text.str());
+    }
+  }
   void note(const std::string& call);
   [[nodiscard]] bool is_alive(std::size_t group, std::int32_t entry, bool fresh_counts) const;
   BlockStatus attempt(const std::function<BlockStatus()>& call);

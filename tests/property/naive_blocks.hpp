@@ -58,13 +58,11 @@ class NaiveBlocks {
   explicit NaiveBlocks(const BlockManager& manager)
       : groups{manager.groups().begin(), manager.groups().end()},
         pools{manager.pools().begin(), manager.pools().end()},
-        options{manager.options()},
         block{manager.prefix_block().count()},
         pages(pools.size()) {}
 
   std::vector<CacheGroup> groups;
   std::vector<PoolDescriptor> pools;
-  BlockManagerOptions options;
   std::int64_t block;
   std::vector<NamespaceKey> names{{}};                   ///< [namespace]
   std::vector<std::map<std::int32_t, NaivePage>> pages;  ///< [pool][entry]
@@ -73,9 +71,10 @@ class NaiveBlocks {
   std::map<int, Run> pins{};
   std::uint64_t opened = 0, completed = 0;
 
-  NaivePage& page(std::size_t group, std::int32_t entry) {
-    return pages[static_cast<std::size_t>(groups[group].pool.value())][entry];
+  [[nodiscard]] std::size_t pool_of(std::size_t group) const {
+    return static_cast<std::size_t>(groups[group].pool.value());
   }
+  NaivePage& page(std::size_t group, std::int32_t entry) { return pages[pool_of(group)][entry]; }
   [[nodiscard]] std::int64_t slots(std::size_t group) const {
     return std::max<std::int64_t>(1, groups[group].tokens_per_block.count());
   }
@@ -89,25 +88,21 @@ class NaiveBlocks {
   /// Tokens at `position` belong to the namespace, or to what all without salt share.
   [[nodiscard]] std::int32_t scope(const PrefixQuery& query, std::int64_t position) const {
     const NamespaceKey& key = names[static_cast<std::size_t>(query.name_space.value())];
-    const bool is_public = position < query.public_tokens.count() / block * block ||
-                           (key.salt.empty() && key.tenant == kPublicTenant);
-    for (std::size_t i = 0; is_public && i < names.size(); ++i) {
-      if (names[i] == NamespaceKey{.adapter = key.adapter}) {
-        return static_cast<std::int32_t>(i);
-      }
+    const NamespaceKey shared{.adapter = key.adapter};
+    if (key != shared && position >= query.public_tokens.count() / block * block) {
+      return query.name_space.value();
     }
-    return is_public ? -1 - query.name_space.value() : query.name_space.value();
+    const auto at = std::ranges::find(names, shared) - names.begin();
+    return at < std::ssize(names) ? static_cast<std::int32_t>(at) : -1 - query.name_space.value();
   }
   Run extend(const PrefixQuery& query, Run run, std::int64_t position, std::int32_t token) {
-    return names_of_runs_
-        .try_emplace({run, scope(query, position), token}, names_of_runs_.size() + 1)
-        .first->second;
+    const std::tuple key{run, scope(query, position), token};
+    return runs_.try_emplace(key, runs_.size() + 1).first->second;
   }
   std::vector<Run> runs(const PrefixQuery& query) {
     std::vector<Run> runs{0};
     for (const std::int32_t token : query.tokens) {
-      const auto position = static_cast<std::int64_t>(runs.size()) - 1;
-      runs.push_back(extend(query, runs.back(), position, token));
+      runs.push_back(extend(query, runs.back(), std::ssize(runs) - 1, token));
     }
     return runs;
   }
@@ -128,13 +123,12 @@ class NaiveBlocks {
   /// Block `b` of a sequence, as the cache would keep it.
   [[nodiscard]] NaiveBlock block_of(const NaiveSequence& s, std::int64_t b) const {
     const auto run = s.runs.begin() + b * block;
-    NaiveBlock made{
-        .parent = *run, .scope = scope(s.query, b * block), .runs{run + 1, run + block + 1}};
+    NaiveBlock made{*run, scope(s.query, b * block), {run + 1, run + block + 1}};
     made.snapshots.resize(groups.size(), kGone);
     made.pages.resize(groups.size());
     for (std::size_t g = 0; g < groups.size(); ++g) {
-      for (std::int64_t i = 0; paged(g) && i < block / slots(g); ++i) {
-        const auto column = static_cast<std::size_t>(b * block / slots(g) + i);
+      for (std::int64_t t = b * block; paged(g) && t < (b + 1) * block; t += slots(g)) {
+        const auto column = static_cast<std::size_t>(t / slots(g));
         made.pages[g].push_back(column < s.rows[g].size() ? s.rows[g][column] : kGone);
       }
     }
@@ -143,10 +137,8 @@ class NaiveBlocks {
   /// Puts the complete blocks of a live sequence into the cache, as far as no equal one is there.
   void publish(NaiveSequence& s) {
     while (s.cached && s.attached && (s.on_path + 1) * block <= s.committed) {
-      s.attached = cache
-                       .try_emplace(s.runs[static_cast<std::size_t>((s.on_path + 1) * block)],
-                                    block_of(s, s.on_path))
-                       .second;
+      const Run run = s.runs[static_cast<std::size_t>((s.on_path + 1) * block)];
+      s.attached = cache.try_emplace(run, block_of(s, s.on_path)).second;
       s.on_path += s.attached ? 1 : 0;
     }
   }
@@ -156,64 +148,52 @@ class NaiveBlocks {
       call(at->second);
     }
   }
+  /// Pages and snapshots of a block that are not gone.
+  void for_pages(NaiveBlock& of, const std::function<void(std::size_t, std::int32_t&)>& call) {
+    for (std::size_t g = 0; g < groups.size(); ++g) {
+      for (std::int32_t& entry : of.pages[g]) {
+        entry != kGone ? call(g, entry) : void();
+      }
+      of.snapshots[g] != kGone ? call(g, of.snapshots[g]) : void();
+    }
+  }
   /// Forgets what is not alive any more. @return what is wrong with it, or nothing
   std::string absorb(const std::function<bool(std::size_t, std::int32_t)>& is_alive) {
     std::set<Run> dead;
     std::string wrong;
-    const auto check = [&](std::size_t g, std::int32_t& entry) {
-      if (entry != kGone && !is_alive(g, entry)) {
-        page(g, entry).fence = opened;
-        wrong += page(g, entry).held ? "a page in use was evicted; " : "";
-        entry = kGone;
-        return is(g, GroupKind::kFull);
-      }
-      return false;
-    };
     for (auto& [run, cached] : cache) {
-      for (std::size_t g = 0; g < groups.size(); ++g) {
-        check(g, cached.snapshots[g]);
-        for (std::int32_t& entry : cached.pages[g]) {
-          if (check(g, entry)) {
-            dead.insert(run);
-          }
+      for_pages(cached, [&, run = run](std::size_t g, std::int32_t& entry) {
+        if (!is_alive(g, entry)) {
+          page(g, entry).fence = opened;
+          wrong += page(g, entry).held ? "a page in use was evicted; " : "";
+          entry = kGone;
+          is(g, GroupKind::kFull) ? void(dead.insert(run)) : void();
         }
-      }
+      });
     }
     for (const auto& [run, cached] : cache) {
-      wrong += dead.contains(cached.parent) && !dead.contains(run)
-                   ? "a block went before its leaf; "
-                   : "";
+      const bool is_left = dead.contains(cached.parent) && !dead.contains(run);
+      wrong += is_left ? "a block went before its leaf; " : "";
     }
-    for (const Run run : dead) {
-      cache.erase(run);
-    }
+    std::erase_if(cache, [&](const auto& entry) { return dead.contains(entry.first); });
     return wrong;
   }
   /// Finds out who holds what, after a call; what is given back waits for the latest epoch.
   void settle() {
     std::vector<std::set<std::int32_t>> held(pools.size());
-    const auto hold = [&](std::size_t g, std::int32_t entry) {
-      page(g, entry).group = static_cast<std::int32_t>(g);
-      held[static_cast<std::size_t>(groups[g].pool.value())].insert(entry);
-    };
     const auto hold_path = [&](Run run) {
-      for_path(run, [&](const NaiveBlock& cached) {
-        for (std::size_t g = 0; g < groups.size(); ++g) {
-          for (const std::int32_t entry : cached.pages[g]) {
-            if (is(g, GroupKind::kFull) && entry != kGone) {
-              hold(g, entry);
-            }
-          }
-        }
+      for_path(run, [&](NaiveBlock& cached) {
+        for_pages(cached, [&](std::size_t g, std::int32_t entry) {
+          is(g, GroupKind::kFull) ? void(held[pool_of(g)].insert(entry)) : void();
+        });
       });
     };
     for (const auto& [id, s] : sequences) {
       hold_path(s.runs[static_cast<std::size_t>(s.on_path * block)]);
       for (std::size_t g = 0; g < groups.size(); ++g) {
         for (const std::int32_t entry : s.rows[g]) {
-          if (entry != kGone) {
-            hold(g, entry);
-          }
+          page(g, entry).group = static_cast<std::int32_t>(g);
+          held[pool_of(g)].insert(entry);
         }
       }
     }
@@ -222,17 +202,16 @@ class NaiveBlocks {
     }
     for (std::size_t p = 0; p < pools.size(); ++p) {
       for (auto& [entry, page] : pages[p]) {
-        const bool now = held[p].contains(entry);
-        if (page.held && !now) {
+        const bool was_held = std::exchange(page.held, entry != kGone && held[p].contains(entry));
+        if (was_held && !page.held) {
           page.fence = page.earliest = opened;
         }
-        page.held = now;
       }
     }
   }
 
  private:
-  std::map<std::tuple<Run, std::int32_t, std::int32_t>, Run> names_of_runs_{};
+  std::map<std::tuple<Run, std::int32_t, std::int32_t>, Run> runs_{};
 };
 
 }  // namespace kvpool::test
