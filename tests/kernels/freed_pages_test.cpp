@@ -265,15 +265,9 @@ class Engine {
     REQUIRE(blocks_.begin_step(Epoch{epoch_}, Instant{static_cast<std::int64_t>(epoch_)}) ==
             BlockStatus::kOk);
     Step work{.epoch = epoch_};
-    if (dice_.one_in(2)) {
-      admit();
-    }
-    if (!running_.empty() && dice_.one_in(6)) {
-      fork();
-    }
-    // What calls before the kernels asked for is copied before them.
-    take_copies(work);
-    for (std::size_t i = 0; i < running_.size();) {
+    come(work);
+    const std::size_t before = running_.size();
+    for (std::size_t i = 0, seen = 0; seen < before; ++seen) {
       const bool ends = dice_.one_in(24) || !advance(running_[i], work);
       if (ends) {
         REQUIRE(blocks_.release(running_[i].id) == BlockStatus::kOk);
@@ -282,7 +276,9 @@ class Engine {
         ++i;
       }
     }
-    take_copies(work);
+    // Those that come now find what this step commits, before the device has written any of it;
+    // they compute nothing themselves before the next step.
+    come(work);
     in_flight_.push_back(std::move(work));
     while (in_flight_.size() > lag_) {
       device_.run(in_flight_.front());
@@ -296,6 +292,15 @@ class Engine {
   [[nodiscard]] const BlockManager& blocks() const { return blocks_; }
 
  private:
+  void come(Step& work) {
+    if (dice_.one_in(3)) {
+      admit();
+    }
+    if (!running_.empty() && dice_.one_in(10)) {
+      fork();
+    }
+    take_copies(work);
+  }
   void take_copies(Step& work) {
     for (const PageCopy& copy : blocks_.copies()) {
       (copy.order == CopyOrder::kBeforeStep ? work.before : work.after).push_back(copy);
