@@ -143,9 +143,14 @@ class BlockManager {
   BlockStatus unpin(PinId pin) noexcept;
 
   /// Tells how far a group's cache is valid where the manager cannot know: a drafter that lags, or
-  /// a state that the engine has computed again. Later commits count from there on.
+  /// a state that the engine has computed again. Equal to the committed tokens, the group follows
+  /// them again; less, it stays there until told anew. Blocks that a drafter has not computed are
+  /// not cached before it has. After `truncate` a state is valid up to its last snapshot only.
   /// @return `kInvalid` for more than the committed tokens, or a group that is neither
   BlockStatus set_computed(SequenceId sequence, GroupId group, Tokens computed) noexcept;
+  /// Lists copies of the sequence's last snapshot over its live state, after which the state is
+  /// valid up to `computed`. @return `kInvalid` without a snapshot
+  BlockStatus restore_snapshot(SequenceId sequence) noexcept;
   /// Gives back the drafter's pages of a sequence; it goes on without.
   BlockStatus stop_drafting(SequenceId sequence) noexcept;
 

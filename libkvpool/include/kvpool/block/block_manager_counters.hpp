@@ -26,8 +26,8 @@ struct BlockManagerCounters {
   std::int64_t evicted_blocks = 0;
   /// Pages of windows, chunks and snapshots evicted alone.
   std::int64_t evicted_pages = 0;
-  /// Pages that went back at release because equal ones were cached.
-  std::int64_t duplicate_pages = 0;
+  /// Prefix blocks that went back at release because equal ones were cached.
+  std::int64_t duplicate_blocks = 0;
   /// Snapshots of state taken.
   std::int64_t snapshots = 0;
 
