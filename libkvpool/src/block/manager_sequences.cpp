@@ -573,13 +573,14 @@ void BlockManager::Impl::release(std::size_t sequence) noexcept {
     run = next;
   }
   runs[c.open].list.next = kNil;
+  runs[c.open].clear(Run::kOwned);
   trim(c.open);
   if (runs[c.open].blocks == 0) {
+    // What is above may be full and still another sequence's.
     const std::uint32_t above = runs[c.open].parent;
     runs.free(c.open);
     c.open = above;
   }
-  runs[c.open].clear(Run::kOwned);
   if (!runs[c.open].has(Run::kPublished) && runs[c.open].locks == 1) {
     std::uint32_t top = c.open;
     for (std::uint32_t above = runs[top].parent;

@@ -75,7 +75,7 @@ std::vector<Scene> scenes() {
 class Stress {
  public:
   Stress(const Scene& scene, std::uint32_t seed)
-      : random_{seed}, manager_{*BlockManager::create(scene.pools, scene.options)} {
+      : random_{seed}, manager_{*BlockManager::create(scene.pools, with_gate(scene.options))} {
     for (const char* name : {"a", "b"}) {
       const TenantId tenant = *manager_.intern_tenant(name);
       spaces_.push_back(*manager_.intern_namespace({.tenant = tenant, .salt = name}));
@@ -85,6 +85,9 @@ class Stress {
       }
     }
     spaces_.push_back(NamespaceId{0});
+    for (const CacheGroup& group : manager_.groups()) {
+      has_windows_ = has_windows_ || group.extent != Tokens{0};
+    }
     static_cast<void>(manager_.intern_item("image"));
   }
 
@@ -120,7 +123,24 @@ class Stress {
   [[nodiscard]] const BlockManagerCounters& counters() const { return manager_.counters(); }
 
  private:
+  /// One page in a hundred is refused.
+  BlockManagerOptions with_gate(BlockManagerOptions options) {
+    options.gate = {
+        .admits = [](void* self, PoolId,
+                     std::int32_t) { return static_cast<Stress*>(self)->gate_() % 100 != 0; },
+        .context = this};
+    return options;
+  }
+
   int pick(int below) { return static_cast<int>(random_() % static_cast<std::uint32_t>(below)); }
+
+  Pages held_pages() const {
+    Pages held;
+    for (std::size_t g = 0; g < manager_.groups().size(); ++g) {
+      held += manager_.held_pages(GroupId{static_cast<std::int32_t>(g)});
+    }
+    return held;
+  }
 
   std::vector<std::int32_t> prompt() {
     // Few different tokens, so that prefixes meet.
@@ -200,6 +220,7 @@ class Stress {
       REQUIRE(stored == tokens);
     } else {
       REQUIRE(manager_.shortage().status == outcome.status);
+      REQUIRE(manager_.fingerprint() == before);
     }
   }
 
@@ -207,7 +228,14 @@ class Stress {
     const SequenceId sequence = live_[which];
     const SequenceLengths of = manager_.lengths(sequence);
     if (kind < 60) {
-      static_cast<void>(manager_.append(sequence, Tokens{pick(12)}));
+      const auto before = manager_.fingerprint();
+      const auto held = held_pages();
+      if (manager_.append(sequence, Tokens{pick(12)}) != BlockStatus::kOk) {
+        // Only windows may have moved on.
+        REQUIRE((manager_.fingerprint() == before || has_windows_));
+        REQUIRE(held_pages() <= held);
+        REQUIRE(manager_.lengths(sequence) == of);
+      }
     } else if (kind < 80) {
       const std::int64_t left = (of.prompt - of.committed).count();
       const std::int64_t slots = (of.reserved - of.committed).count();
@@ -224,7 +252,9 @@ class Stress {
       const auto slots = static_cast<int>((of.reserved - of.committed).count());
       REQUIRE(manager_.truncate(sequence, Tokens{pick(slots + 1)}) == BlockStatus::kOk);
     } else if (kind < 89) {
+      const auto before = manager_.fingerprint();
       const ForkOutcome forked = manager_.fork(sequence);
+      REQUIRE((forked.status == BlockStatus::kOk || manager_.fingerprint() == before));
       if (forked.status == BlockStatus::kOk) {
         live_.push_back(forked.sequence);
       }
@@ -258,31 +288,46 @@ class Stress {
   }
 
   std::mt19937 random_;
+  std::minstd_rand gate_;
   BlockManager manager_;
   std::vector<NamespaceId> spaces_;
   std::vector<SequenceId> live_;
   std::vector<PinId> pins_;
   std::int64_t step_ = 0;
+  bool has_windows_ = false;
 };
 
-TEST_CASE("the manager stays consistent under random calls", "[block][block_manager]") {
+void stress_all_scenes(std::uint32_t seeds, int steps) {
   for (const Scene& scene : scenes()) {
     CAPTURE(scene.name);
     BlockManagerCounters sum;
-    for (std::uint32_t seed = 1; seed <= 12; ++seed) {
+    for (std::uint32_t seed = 1; seed <= seeds; ++seed) {
       CAPTURE(seed);
       Stress stress{scene, seed};
-      stress.run(600);
+      stress.run(steps);
       sum.admitted += stress.counters().admitted;
       sum.hits += stress.counters().hits;
       sum.forked += stress.counters().forked;
       sum.refused += stress.counters().refused;
       sum.evicted_blocks += stress.counters().evicted_blocks;
+      sum.evicted_pages += stress.counters().evicted_pages;
+      sum.duplicate_blocks += stress.counters().duplicate_blocks;
+      sum.snapshots += stress.counters().snapshots;
     }
+    CAPTURE(sum.admitted, sum.hits, sum.forked, sum.refused, sum.evicted_blocks, sum.evicted_pages,
+            sum.duplicate_blocks, sum.snapshots);
     CHECK(sum.admitted > 100);
     CHECK(sum.refused > 10);
     CHECK(sum.forked > 10);
   }
+}
+
+TEST_CASE("the manager stays consistent under random calls", "[block][block_manager]") {
+  stress_all_scenes(8, 500);
+}
+
+TEST_CASE("the manager stays consistent under very many random calls", "[.long]") {
+  stress_all_scenes(300, 2000);
 }
 
 }  // namespace
