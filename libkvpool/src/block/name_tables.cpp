@@ -68,4 +68,12 @@ Result<ItemId> NameTables::item(std::string_view key) {
   return ItemId{id};
 }
 
+std::vector<std::string> NameTables::tenant_names() const {
+  std::vector<std::string> names(tenants_.size());
+  for (const auto& [name, id] : tenants_) {
+    names[static_cast<std::size_t>(id)] = name;
+  }
+  return names;
+}
+
 }  // namespace kvpool::block

@@ -42,6 +42,8 @@ class NameTables {
   [[nodiscard]] const std::vector<Namespace>& namespaces() const noexcept { return namespaces_; }
   /// Tenants so far.
   [[nodiscard]] std::size_t tenants() const noexcept { return tenants_.size(); }
+  /// Their names, by id.
+  [[nodiscard]] std::vector<std::string> tenant_names() const;
   /// Items so far.
   [[nodiscard]] std::size_t items() const noexcept { return items_.size(); }
 

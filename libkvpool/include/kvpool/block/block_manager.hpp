@@ -85,6 +85,8 @@ class BlockManager {
   BlockStatus set_quota(TenantId tenant, PoolId pool, std::optional<Pages> quota) noexcept;
   /// What a tenant holds in a pool. @pre both exist
   [[nodiscard]] TenantUsage usage(TenantId tenant, PoolId pool) const noexcept;
+  /// Names of the tenants; a `TenantId` is a place in here, and the public one's name is empty.
+  [[nodiscard]] std::vector<std::string> tenants() const;
 
   // Time ------------------------------------------------------------------------------------------
 
@@ -161,6 +163,8 @@ class BlockManager {
   [[nodiscard]] bool is_live(SequenceId sequence) const noexcept;
   /// Lengths; all 0 for a stale id.
   [[nodiscard]] SequenceLengths lengths(SequenceId sequence) const noexcept;
+  /// Tokens of a sequence's encoder; 0 for a stale id or a sequence without.
+  [[nodiscard]] Tokens encoder_tokens(SequenceId sequence) const noexcept;
   /// Tokens whose cache is valid in a group; 0 for a stale id or a group that the sequence lacks.
   [[nodiscard]] Tokens computed(SequenceId sequence, GroupId group) const noexcept;
   /// A sequence in one group; empty for a stale id.
@@ -188,6 +192,8 @@ class BlockManager {
   /// Columns of a group that changed since the last call, and forgets them. One reader at a time: a
   /// sequence belongs to one batch of tables. After admission all held columns have changed.
   [[nodiscard]] BlockRange take_changes(SequenceId sequence, GroupId group) noexcept;
+  /// The same with the entries, in one read.
+  [[nodiscard]] ChangedColumns take_changed_columns(SequenceId sequence, GroupId group) noexcept;
   /// Marks all held columns as changed, for a sequence that gets another row.
   void mark_all_changed(SequenceId sequence) noexcept;
   /// Copies that calls since the last `clear_copies` asked for, in order.

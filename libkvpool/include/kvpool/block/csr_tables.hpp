@@ -19,7 +19,7 @@ struct CsrTables {
   std::vector<std::int32_t> indptr{};
   /// Pages, as table entries. Of a window only the pages that are held.
   std::vector<std::int32_t> indices{};
-  /// [rows] Tokens in the last page.
+  /// [rows] Tokens in the last page; a state counts as one.
   std::vector<std::int32_t> last_page_len{};
   /// [rows] Position of the first token of the row's first page: 0, but for windows.
   std::vector<std::int32_t> first_token{};
@@ -27,7 +27,9 @@ struct CsrTables {
 
 /// Writes the tables of `sequences`, in order, over `tables`. Allocates only while the vectors are
 /// smaller than the batch. A stale id gives a row without pages.
+/// @param lengths tokens of each sequence that kernels see; shorter than `sequences`, or empty, for
+///   all that are reserved. More than are reserved counts as these.
 void build_csr(const BlockManager& manager, GroupId group, std::span<const SequenceId> sequences,
-               CsrTables& tables);
+               std::span<const std::int32_t> lengths, CsrTables& tables);
 
 }  // namespace kvpool

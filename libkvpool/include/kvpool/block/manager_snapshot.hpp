@@ -6,10 +6,12 @@
 
 #include <string>
 
-namespace kvpool {
+/// In target kvpool::io, where JSON lives.
+namespace kvpool::io {
 
-/// The state of a manager as one JSON document, schema `kvpool.block_manager/1`: pools, groups,
-/// sequences with lengths and pages, tenants, counters. Stable between equal states. Cold.
+/// The state of a manager as one JSON document, schema `kvpool.block_manager/1`: epochs, pools,
+/// groups, sequences with their lengths and pages, tenants, counters. Equal states give equal
+/// texts. It has neither tokens nor salts. Cold: work grows with the pages that sequences hold.
 [[nodiscard]] std::string manager_snapshot(const BlockManager& manager);
 
-}  // namespace kvpool
+}  // namespace kvpool::io

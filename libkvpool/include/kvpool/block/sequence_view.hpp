@@ -53,6 +53,15 @@ struct SequenceLengths {
   friend constexpr bool operator==(const SequenceLengths&, const SequenceLengths&) = default;
 };
 
+/// Columns of a sequence in one group that changed. Valid until the next call that changes the
+/// manager.
+struct ChangedColumns {
+  /// The first one.
+  BlockIndex first{};
+  /// Entries from there on.
+  std::span<const std::int32_t> entries{};
+};
+
 /// What a step's table update needs of one sequence, in one read.
 struct TableState {
   /// Tokens with slots; 0 for a stale id.
