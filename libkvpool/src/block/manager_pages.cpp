@@ -151,7 +151,7 @@ void BlockManager::Impl::prepare(const Need& need) noexcept {
   }
 }
 
-std::int32_t BlockManager::Impl::take(std::size_t group, std::size_t tenant) noexcept {
+std::int32_t BlockManager::Impl::take(std::size_t group, std::size_t tenant, bool plenty) noexcept {
   Group& of = groups[group];
   PagePool::Impl& pool = *of.pages;
   pool.owner = current;
@@ -163,8 +163,7 @@ std::int32_t BlockManager::Impl::take(std::size_t group, std::size_t tenant) noe
     page = pool.take(0, true);
   } else {
     const Pool& at = pools[static_cast<std::size_t>(of.pool)];
-    // Mostly there is a page in a slab that is in use anyway.
-    page = pool.take(of.group_in_pool, false);
+    page = pool.take(of.group_in_pool, plenty);
     while (page < 0) {
       // A slab may be taken unless the other groups of this call need all that are left.
       std::int64_t others = 0;
@@ -191,10 +190,7 @@ std::int32_t BlockManager::Impl::take(std::size_t group, std::size_t tenant) noe
   }
   ++tenant_of(tenant, of.pool).used;
   if (of.independent) {
-    Meta& meta = meta_of(of, page);
-    meta = {};
-    meta.holders = 1;
-    meta.tenant = static_cast<std::uint16_t>(tenant);
+    begin_meta(group, page, tenant);
   }
   return page;
 }
