@@ -34,8 +34,9 @@ ChangedColumns BlockManager::take_changed_columns(SequenceId sequence, GroupId g
   if (first >= end) {
     return {};
   }
-  return {.first = BlockIndex{first},
-          .entries = {impl_->row(sequence.index, g) + first, static_cast<std::size_t>(end - first)}};
+  return {
+      .first = BlockIndex{first},
+      .entries = {impl_->row(sequence.index, g) + first, static_cast<std::size_t>(end - first)}};
 }
 
 }  // namespace kvpool

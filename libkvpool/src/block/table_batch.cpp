@@ -195,15 +195,13 @@ Columns TableBatch::Impl::with_waiting(const BlockManager& manager, std::size_t 
                                        std::size_t group, Columns changed) const {
   const Columns waiting = backlog[row * tables.size() + group];
   const bool has_changed = changed.first != changed.last;
-  const GroupView view =
-      manager.view(sequences[row], GroupId{static_cast<std::int32_t>(group)});
+  const GroupView view = manager.view(sequences[row], GroupId{static_cast<std::int32_t>(group)});
   // What waited may have been given back since.
   const auto first = static_cast<std::int32_t>(
       std::max<std::int64_t>(has_changed ? std::min(changed.first, waiting.first) : waiting.first,
                              view.held.first.value()));
-  const auto end = static_cast<std::int32_t>(
-      std::min<std::int64_t>(has_changed ? std::max(changed.last, waiting.last) : waiting.last,
-                             view.held.last.value()));
+  const auto end = static_cast<std::int32_t>(std::min<std::int64_t>(
+      has_changed ? std::max(changed.last, waiting.last) : waiting.last, view.held.last.value()));
   return first < end ? Columns{.first = first, .last = end, .entries = view.entries.data() + first}
                      : Columns{.first = 0, .last = 0, .entries = nullptr};
 }
@@ -213,8 +211,8 @@ bool TableBatch::Impl::write_deltas(BlockManager& manager, std::size_t row, std:
   std::int64_t needed = 0;
   for (std::uint64_t left = groups; left != 0; left &= left - 1) {
     const auto group = static_cast<std::size_t>(std::countr_zero(left));
-    const ChangedColumns taken = manager.take_changed_columns(
-        sequences[row], GroupId{static_cast<std::int32_t>(group)});
+    const ChangedColumns taken =
+        manager.take_changed_columns(sequences[row], GroupId{static_cast<std::int32_t>(group)});
     const auto first = static_cast<std::int32_t>(taken.first.value());
     changes[group] = {.first = first,
                       .last = first + static_cast<std::int32_t>(taken.entries.size()),

@@ -70,9 +70,9 @@ using AllCalls =
     CallList<tracing::Append, tracing::Commit, tracing::CommitPrompt, tracing::Truncate,
              tracing::BeginStep, tracing::CompleteUntil, tracing::Admit, tracing::Probe,
              tracing::Fork, tracing::Release, tracing::Suspend, tracing::Resume, tracing::Preempt,
-             tracing::Pin, tracing::Unpin, tracing::SetComputed, tracing::RestoreSnapshot, tracing::StopDrafting,
-             tracing::ClearCopies, tracing::Evict, tracing::FlushCache, tracing::Reset,
-             tracing::Fingerprint, tracing::InternTenant, tracing::InternNamespace,
+             tracing::Pin, tracing::Unpin, tracing::SetComputed, tracing::RestoreSnapshot,
+             tracing::StopDrafting, tracing::ClearCopies, tracing::Evict, tracing::FlushCache,
+             tracing::Reset, tracing::Fingerprint, tracing::InternTenant, tracing::InternNamespace,
              tracing::InternItem, tracing::SetQuota>;
 
 Result<void> replay_line(std::int64_t number, std::string_view text, BlockManager& manager) {

@@ -135,13 +135,14 @@ TEST_CASE("every call has a line with its arguments and its answer", "[block][tr
     CHECK(lines[i].find(" = ") != std::string::npos);
     names.insert(lines[i].substr(0, lines[i].find(' ')));
   }
-  CHECK(names == std::set<std::string>{
-                     "admit",         "append",         "begin_step", "clear_copies", "commit",
-                     "commit_prompt", "complete_until", "evict",      "fingerprint",  "flush_cache",
-                     "fork",          "item",           "namespace",  "pin",          "preempt",
-                     "probe",         "quota",          "release",    "reset", "restore_snapshot",        "resume",
-                     "set_computed",  "stop_drafting",  "suspend",    "tenant",       "truncate",
-                     "unpin"});
+  CHECK(names ==
+        std::set<std::string>{"admit",       "append",        "begin_step",     "clear_copies",
+                              "commit",      "commit_prompt", "complete_until", "evict",
+                              "fingerprint", "flush_cache",   "fork",           "item",
+                              "namespace",   "pin",           "preempt",        "probe",
+                              "quota",       "release",       "reset",          "restore_snapshot",
+                              "resume",      "set_computed",  "stop_drafting",  "suspend",
+                              "tenant",      "truncate",      "unpin"});
   CHECK(lines[0] == "kvpool.trace/1");
   const auto has = [&](const std::string& line) {
     return std::ranges::find(lines, line) != lines.end();
