@@ -163,18 +163,23 @@ BlockStatus BlockManager::commit(SequenceId sequence,
   if (count > of->reserved - of->committed) {
     return BlockStatus::kInvalid;
   }
-  const auto lowest = -m.items;
-  for (const std::int32_t token : tokens) {
-    if (token < lowest) {
+  if (of->committed + count >= of->event) {
+    if (!m.are_known(tokens)) {
       return BlockStatus::kInvalid;
     }
-  }
-  if (of->committed + count >= of->event) {
     return count == 0 ? BlockStatus::kOk : m.commit_slow(sequence.index, tokens);
   }
-  for (const std::int32_t token : tokens) {
-    *of->write++ = token;
+  // What is written behind the committed tokens does not count yet.
+  std::int32_t* const to = of->write;
+  std::int32_t least = 0;
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    to[i] = tokens[i];
+    least = std::min(least, tokens[i]);
   }
+  if (least < -m.items) {
+    return BlockStatus::kInvalid;
+  }
+  of->write = to + count;
   m.note_commit(*of);
   of->committed += static_cast<std::int32_t>(count);
   return BlockStatus::kOk;
@@ -199,7 +204,7 @@ BlockStatus BlockManager::truncate(SequenceId sequence, Tokens count) noexcept {
     const Impl::Group& group = m.groups[g];
     const std::int64_t end = (m.cell(sequence.index, g).end - 1) * group.page;
     if (group.paged && reserved <= end) {
-      m.free_columns(sequence.index, g, ceil_div(reserved, group.page));
+      m.free_columns(sequence.index, g, group.by_page.ceil(reserved));
       freed = true;
     }
   });

@@ -17,25 +17,24 @@ struct BlockManager::Impl::Admission {
 };
 
 bool BlockManager::Impl::is_valid(const PrefixQuery& query) const noexcept {
-  const auto spaces = names.namespaces().size();
-  if (query.tokens.empty() || query.tokens.size() > static_cast<std::size_t>(INT32_MAX) ||
-      query.name_space.value() < 0 ||
-      static_cast<std::size_t>(query.name_space.value()) >= spaces ||
-      query.public_tokens.count() < 0) {
-    return false;
-  }
-  const std::int64_t lowest = -items;
+  return !query.tokens.empty() && query.tokens.size() <= static_cast<std::size_t>(INT32_MAX) &&
+         query.name_space.value() >= 0 &&
+         static_cast<std::size_t>(query.name_space.value()) < names.namespaces().size() &&
+         query.public_tokens.count() >= 0;
+}
+
+bool BlockManager::Impl::are_known(std::span<const std::int32_t> tokens) const noexcept {
   std::int32_t least = 0;
-  for (const std::int32_t token : query.tokens) {
+  for (const std::int32_t token : tokens) {
     least = std::min(least, token);
   }
-  return least >= lowest;
+  return least >= -items;
 }
 
 bool BlockManager::Impl::is_valid(const AdmitRequest& request) const noexcept {
-  if (!is_valid(request.prompt) || request.reserve.value_or(Tokens{0}).count() < 0 ||
-      request.must_fit.count() < 0 || request.encoder_tokens.count() < 0 ||
-      request.prompt.draft > DraftMode::kRequired) {
+  if (!is_valid(request.prompt) || !are_known(request.prompt.tokens) ||
+      request.reserve.value_or(Tokens{0}).count() < 0 || request.must_fit.count() < 0 ||
+      request.encoder_tokens.count() < 0 || request.prompt.draft > DraftMode::kRequired) {
     return false;
   }
   const auto in_range = [](const Retention& retention) {
@@ -132,7 +131,7 @@ BlockStatus BlockManager::Impl::try_admit(const AdmitRequest& request, const Mat
   const std::int64_t public_end =
       floor_block(std::min<std::int64_t>(request.prompt.public_tokens.count(),
                                          static_cast<std::int64_t>(request.prompt.tokens.size())));
-  need = {};
+  need = Need{groups.size()};
   need.tenant = static_cast<std::size_t>(
       names.namespaces()[static_cast<std::size_t>(request.prompt.name_space.value())]
           .tenant.value());
@@ -145,12 +144,12 @@ BlockStatus BlockManager::Impl::try_admit(const AdmitRequest& request, const Mat
       need.pages[g] = 1;
       need.own[g] = 1;
     } else if (group.kind == GroupKind::kCross) {
-      need.pages[g] = ceil_div(request.encoder_tokens.count(), group.page);
+      need.pages[g] = group.by_page.ceil(request.encoder_tokens.count());
       need.own[g] = need.pages[g];
     } else {
-      need.pages[g] = ceil_div(reserve, group.page) - hit / group.page;
+      need.pages[g] = group.by_page.ceil(reserve) - group.by_page.floor(hit);
       need.own[g] = std::max<std::int64_t>(
-          0, ceil_div(reserve, group.page) - std::max(hit, public_end) / group.page);
+          0, group.by_page.ceil(reserve) - group.by_page.floor(std::max(hit, public_end)));
     }
   }
   // What the hit holds may not be evicted for the rest.
@@ -229,11 +228,11 @@ BlockStatus BlockManager::Impl::try_admit(const AdmitRequest& request, const Mat
       if (!group.paged || (group.draft && !draft)) {
         continue;
       }
-      std::int64_t pages = ceil_div(request.must_fit.count(), group.page) - hit / group.page;
+      std::int64_t pages = group.by_page.ceil(request.must_fit.count()) - group.by_page.floor(hit);
       if (group.independent) {
         // The window, and one step of the size of this one.
         pages = std::min(
-            pages, std::max(need.pages[g], ceil_div(group.extent + reserve - hit, group.page) + 1));
+            pages, std::max(need.pages[g], group.by_page.ceil(group.extent + reserve - hit) + 1));
       }
       later.own[g] += pages - later.pages[g];
       later.pages[g] = pages;
@@ -274,7 +273,7 @@ AdmitOutcome BlockManager::Impl::admit(const AdmitRequest& request, bool only_pr
     outcome.draft_notice = DraftNotice::kBeyondLimit;
   }
   Admission admission;
-  Need need;
+  Need need{groups.size()};
   Match match;
   std::int64_t reserve = 0;
   BlockStatus status = BlockStatus::kOk;
@@ -409,7 +408,7 @@ SequenceId BlockManager::Impl::start(const AdmitRequest& request, const Match& m
     if ((h.groups >> g & 1U) == 0 || !groups[g].paged) {
       return;
     }
-    at.end = static_cast<std::int32_t>(hit / groups[g].page);
+    at.end = static_cast<std::int32_t>(groups[g].by_page.floor(hit));
     at.first =
         static_cast<std::int32_t>(std::min<std::int64_t>(first_needed(groups[g], hit), at.end));
     std::fill_n(row(sequence, g), at.first, 0);
@@ -422,7 +421,7 @@ SequenceId BlockManager::Impl::start(const AdmitRequest& request, const Match& m
     each(h.groups, [&](std::size_t g) {
       Group& group = groups[g];
       if (!group.independent) {
-        std::memcpy(row(sequence, g) + base / group.page,
+        std::memcpy(row(sequence, g) + group.by_page.floor(base),
                     group.by_unit.data() +
                         std::size_t{of.start} * static_cast<std::size_t>(group.per_block),
                     of.blocks * static_cast<std::size_t>(group.per_block) * sizeof(std::int32_t));
@@ -487,7 +486,7 @@ SequenceId BlockManager::Impl::start(const AdmitRequest& request, const Match& m
   each(h.groups, [&](std::size_t g) {
     Cell& at = cell(sequence, g);
     if (groups[g].paged) {
-      take_columns(sequence, g, ceil_div(reserve, groups[g].page));
+      take_columns(sequence, g, groups[g].by_page.ceil(reserve));
       mark_changed(sequence, g, at.first, at.end);
       return;
     }
@@ -504,11 +503,11 @@ SequenceId BlockManager::Impl::start(const AdmitRequest& request, const Match& m
   if (match.hit.partial.count() != 0) {
     each(h.groups, [&](std::size_t g) {
       Group& group = groups[g];
-      const std::int64_t pages = ceil_div(match.hit.partial.count(), group.page);
+      const std::int64_t pages = group.by_page.ceil(match.hit.partial.count());
       for (std::int64_t i = 0; i < pages; ++i) {
         const auto place = static_cast<std::int64_t>(match.partial_unit) * group.per_block + i;
         add_copy(g, group.by_unit[static_cast<std::size_t>(place)],
-                 row(sequence, g)[hit / group.page + i], CopyOrder::kBeforeStep,
+                 row(sequence, g)[group.by_page.floor(hit) + i], CopyOrder::kBeforeStep,
                  CopyReason::kPartialReuse);
       }
     });

@@ -257,7 +257,7 @@ BlockManager::Impl::Cursor BlockManager::Impl::seek(Cursor at, std::int64_t leng
     base -= runs[at.run].blocks * block_tokens;
   }
   at.blocks =
-      at.run == block::kRoot ? 0 : static_cast<std::uint32_t>((target - base) / block_tokens);
+      at.run == block::kRoot ? 0 : static_cast<std::uint32_t>(by_block.floor(target - base));
   return at;
 }
 
@@ -291,7 +291,7 @@ std::int64_t BlockManager::Impl::clip(Cursor at, std::int64_t length, std::int64
       Cursor place = seek(at, length, hit);
       std::int64_t base = hit - place.blocks * block_tokens;
       const std::int64_t first = first_needed(group, hit);
-      for (std::int64_t b = hit / group.page - 1; b >= first; --b) {
+      for (std::int64_t b = group.by_page.floor(hit) - 1; b >= first; --b) {
         const std::int64_t token = b * group.page;
         while (token < base) {
           place.run = runs[place.run].parent;
@@ -299,7 +299,7 @@ std::int64_t BlockManager::Impl::clip(Cursor at, std::int64_t length, std::int64
         }
         const std::int64_t index =
             static_cast<std::int64_t>(runs[place.run].start) * group.per_block +
-            (token - base) / group.page;
+            group.by_page.floor(token - base);
         if (group.by_unit[static_cast<std::size_t>(index)] < 0) {
           hit = floor_block(token);
           again = true;
@@ -321,14 +321,15 @@ BlockManager::Impl::Match BlockManager::Impl::match(const PrefixQuery& query,
       names.namespaces()[static_cast<std::size_t>(query.name_space.value())];
   const std::int64_t in_public = floor_block(std::min(query.public_tokens.count(), count));
   const std::int32_t* const tokens = query.tokens.data();
+  block::prefetch_tokens(tokens, query.tokens.size());
   Match match;
   Cursor at;
   std::int64_t length = runs.walk(at, name.public_region.value(), tokens,
-                                  static_cast<std::uint32_t>(in_public / block_tokens)) *
+                                  static_cast<std::uint32_t>(by_block.floor(in_public))) *
                         block_tokens;
   if (length == in_public) {
     length += runs.walk(at, query.name_space.value(), tokens + in_public,
-                        static_cast<std::uint32_t>((count - in_public) / block_tokens)) *
+                        static_cast<std::uint32_t>(by_block.floor(count - in_public))) *
               block_tokens;
   }
   // The block that follows: in the run, or the child that was attached last.
@@ -400,7 +401,7 @@ void BlockManager::Impl::record(std::size_t sequence, std::uint32_t run, std::in
       std::fill_n(to, count, -1);
       continue;
     }
-    const std::int64_t column = token / group.page;
+    const std::int64_t column = group.by_page.floor(token);
     const std::int32_t* const from = row(sequence, g) + column;
     if (!group.independent) {
       std::memcpy(to, from, count * sizeof(std::int32_t));
@@ -493,7 +494,7 @@ void BlockManager::Impl::complete_blocks(std::size_t sequence) noexcept {
       }
     }
     const auto last = static_cast<std::uint32_t>(
-        std::min<std::int64_t>(run->capacity, (end - of.open_base) / block_tokens));
+        std::min<std::int64_t>(run->capacity, by_block.floor(end - of.open_base)));
     const std::uint32_t first = run->blocks;
     record(sequence, open, of.open_base, first, last);
     run->blocks = last;

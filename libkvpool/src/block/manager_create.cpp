@@ -111,6 +111,7 @@ Result<void> BlockManager::Impl::set_up(std::span<const PoolDescriptor> pool_des
     return block.error();
   }
   block_tokens = *block;
+  by_block = block::Divider{block_tokens};
   const std::int64_t interval = options.snapshot_interval.count();
   if (interval % block_tokens != 0) {
     return invalid(fmt::format("snapshot_interval is {} tokens; it must be a multiple of the "
@@ -197,6 +198,8 @@ Result<void> BlockManager::Impl::set_up(std::span<const PoolDescriptor> pool_des
       group.independent = from.kind != GroupKind::kFull;
       group.paged = from.kind != GroupKind::kState && from.kind != GroupKind::kCross;
       group.page = std::max<std::int64_t>(1, from.tokens_per_block.count());
+      group.by_page = block::Divider{group.page};
+      group.by_extent = block::Divider{std::max<std::int64_t>(1, group.extent)};
       all_full = all_full && from.kind == GroupKind::kFull;
       needs_meta = needs_meta || group.independent;
       const std::uint64_t bit = std::uint64_t{1} << g;

@@ -4,6 +4,7 @@
 
 #include <kvpool/block/block_manager.hpp>
 
+#include "block/divider.hpp"
 #include "block/level_lists.hpp"
 #include "block/name_tables.hpp"
 #include "block/page_pool_impl.hpp"
@@ -49,6 +50,8 @@ struct BlockManager::Impl {
     std::int32_t group_in_pool = 0;
     /// Tokens of a page.
     std::int64_t page = 1;
+    block::Divider by_page;
+    block::Divider by_extent;
     /// Pages of a prefix block; 1 for snapshots of state.
     std::int64_t per_block = 0;
     std::int64_t extent = 0;
@@ -186,10 +189,21 @@ struct BlockManager::Impl {
   /// What a call needs: pages per group, of which so many are charged to `tenant`; and what it is
   /// about to hold of what is idle now.
   struct Need {
-    std::array<std::int64_t, kMaxGroups> pages{};
-    std::array<std::int64_t, kMaxGroups> own{};
-    std::array<std::int64_t, kMaxGroups> pinned{};
-    std::array<std::int64_t, kMaxGroups> pinned_own{};
+    /// Nothing, for a manager of `groups` groups; the rest of the arrays stays as it is.
+    explicit Need(std::size_t groups) noexcept {  // NOLINT: see above
+      for (std::size_t g = 0; g < groups; ++g) {
+        pages[g] = 0;
+        own[g] = 0;
+        pinned[g] = 0;
+        pinned_own[g] = 0;
+      }
+    }
+
+    std::array<std::int64_t, kMaxGroups> pages;
+    std::array<std::int64_t, kMaxGroups> own;
+    std::array<std::int64_t, kMaxGroups> pinned;
+    /// By pool; a manager has no more pools than groups.
+    std::array<std::int64_t, kMaxGroups> pinned_own;
     std::size_t tenant = 0;
   };
 
@@ -236,6 +250,7 @@ struct BlockManager::Impl {
   ReservedArray<std::uint32_t> run_of_unit;
   /// Tokens of a prefix block.
   std::int64_t block_tokens = 1;
+  block::Divider by_block;
   std::uint64_t all_groups = 0;
   std::uint64_t draft_groups = 0;
   std::uint64_t state_groups = 0;
@@ -307,11 +322,18 @@ struct BlockManager::Impl {
     return pools[static_cast<std::size_t>(group.pool)]
         .meta[group.pages->slot_of(group.group_in_pool, page)];
   }
+  /// A page of an independent group has been handed out.
+  void begin_meta(std::size_t group, std::int32_t page, std::size_t tenant) noexcept {
+    Meta& meta = meta_of(groups[group], page);
+    meta = {};
+    meta.holders = 1;
+    meta.tenant = static_cast<std::uint16_t>(tenant);
+  }
   [[nodiscard]] bool is_done(std::uint32_t epoch) const noexcept {
     return static_cast<std::int32_t>(epoch - static_cast<std::uint32_t>(completed)) <= 0;
   }
   [[nodiscard]] std::int64_t floor_block(std::int64_t tokens) const noexcept {
-    return tokens / block_tokens * block_tokens;
+    return by_block.floor(tokens) * block_tokens;
   }
   /// Committed tokens that nothing in flight writes.
   [[nodiscard]] std::int32_t computed(const Hot& of) const noexcept {
@@ -333,10 +355,11 @@ struct BlockManager::Impl {
   /// First block that a window or chunk still needs when tokens up to `length` are computed.
   [[nodiscard]] static std::int64_t first_needed(const Group& group, std::int64_t length) noexcept {
     if (group.kind == GroupKind::kSlidingWindow) {
-      return length < group.extent ? 0 : (length - group.extent + 1) / group.page;
+      return length < group.extent ? 0 : group.by_page.floor(length - group.extent + 1);
     }
-    return group.kind == GroupKind::kChunked ? length / group.extent * group.extent / group.page
-                                             : 0;
+    return group.kind == GroupKind::kChunked
+               ? group.by_page.floor(group.by_extent.floor(length) * group.extent)
+               : 0;
   }
 
   // manager_pages.cpp: pages in and out
@@ -433,7 +456,10 @@ struct BlockManager::Impl {
   // manager_sequences.cpp -------------------------------------------------------------------------
   struct Admission;
   [[nodiscard]] bool is_valid(const AdmitRequest& request) const noexcept;
+  /// Its tokens are not looked at: unknown ones match nothing.
   [[nodiscard]] bool is_valid(const PrefixQuery& query) const noexcept;
+  /// No token below those of items that have names.
+  [[nodiscard]] bool are_known(std::span<const std::int32_t> tokens) const noexcept;
   [[nodiscard]] AdmitOutcome admit(const AdmitRequest& request, bool only_probe) noexcept;
   [[nodiscard]] BlockStatus try_admit(const AdmitRequest& request, const Match& match, bool draft,
                                       std::int64_t reserve, Need& need) noexcept;
@@ -451,7 +477,22 @@ struct BlockManager::Impl {
                     std::int64_t end) noexcept;
   void set_boundary(std::size_t sequence) noexcept;
   void set_event(std::size_t sequence) noexcept;
-  void note_commit(Hot& of) const noexcept;
+  /// Before the committed tokens change: they are counted with the opened epoch.
+  void note_commit(Hot& of) const noexcept {
+    const auto epoch = static_cast<std::uint32_t>(opened);
+    if (of.last_epoch == epoch) {
+      return;
+    }
+    if (is_done(of.last_epoch)) {
+      of.settled = of.committed;
+    } else if (is_done(of.previous_epoch)) {
+      of.settled = of.previous;
+    }
+    // Of two epochs in flight the older one is counted with the newer.
+    of.previous = of.committed;
+    of.previous_epoch = of.last_epoch;
+    of.last_epoch = epoch;
+  }
   void advance_windows(std::size_t sequence) noexcept;
   void take_snapshots(std::size_t sequence) noexcept;
   /// Gives back the drafter's pages that are the sequence's own.

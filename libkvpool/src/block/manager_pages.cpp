@@ -43,10 +43,10 @@ BlockStatus BlockManager::Impl::check(const Need& need) noexcept {
       for (std::size_t g = pool.first_group; g < pool.last_group; ++g) {
         const PagePool::Impl::Group& of =
             pages.groups[static_cast<std::size_t>(groups[g].group_in_pool)];
-        slabs += ceil_div(std::max<std::int64_t>(0, need.pages[g] - of.spare), of.pages_per_slab);
-        slabs_later += ceil_div(
-            std::max<std::int64_t>(0, need.pages[g] - of.spare - groups[g].cooling - of.pending),
-            of.pages_per_slab);
+        const std::int64_t missing = need.pages[g] - of.spare;
+        const std::int64_t later = missing - groups[g].cooling - of.pending;
+        slabs += missing > 0 ? of.by_pages_per_slab.ceil(missing) : 0;
+        slabs_later += later > 0 ? of.by_pages_per_slab.ceil(later) : 0;
       }
       fits = slabs <= pages.quiet_slabs;
       fits_later = slabs_later <= pages.quiet_slabs;
@@ -163,15 +163,17 @@ std::int32_t BlockManager::Impl::take(std::size_t group, std::size_t tenant) noe
     page = pool.take(0, true);
   } else {
     const Pool& at = pools[static_cast<std::size_t>(of.pool)];
-    while (true) {
+    // Mostly there is a page in a slab that is in use anyway.
+    page = pool.take(of.group_in_pool, false);
+    while (page < 0) {
       // A slab may be taken unless the other groups of this call need all that are left.
       std::int64_t others = 0;
       std::int64_t mine = 0;
       for (std::size_t g = at.first_group; g < at.last_group; ++g) {
         const PagePool::Impl::Group& pooled =
             pool.groups[static_cast<std::size_t>(groups[g].group_in_pool)];
-        const std::int64_t slabs =
-            ceil_div(std::max<std::int64_t>(0, remaining[g] - pooled.spare), pooled.pages_per_slab);
+        const std::int64_t missing = remaining[g] - pooled.spare;
+        const std::int64_t slabs = missing > 0 ? pooled.by_pages_per_slab.ceil(missing) : 0;
         (g == group ? mine : others) += slabs;
       }
       const bool may_take_slab = mine > 0 || pool.quiet_slabs > others;
@@ -189,16 +191,13 @@ std::int32_t BlockManager::Impl::take(std::size_t group, std::size_t tenant) noe
   }
   ++tenant_of(tenant, of.pool).used;
   if (of.independent) {
-    Meta& meta = meta_of(of, page);
-    meta = {};
-    meta.holders = 1;
-    meta.tenant = static_cast<std::uint16_t>(tenant);
+    begin_meta(group, page, tenant);
   }
   return page;
 }
 
 std::int32_t BlockManager::Impl::take_optional(std::size_t group, std::size_t tenant) noexcept {
-  Need need;
+  Need need{groups.size()};
   need.pages[group] = 1;
   need.own[group] = tenant == 0 ? 0 : 1;
   need.tenant = tenant;

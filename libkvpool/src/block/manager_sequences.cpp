@@ -35,7 +35,22 @@ void BlockManager::Impl::take_columns(std::size_t sequence, std::size_t group,
   const Cold& of = cold[sequence];
   const std::int64_t first = at.end;
   std::int32_t* const to = row(sequence, group);
-  for (std::int64_t column = first; column < end; ++column) {
+  PagePool::Impl& pool = *groups[group].pages;
+  std::int64_t column = first;
+  if (!pool.shared && end - first > 1 && pool.free_page_count() >= end - first &&
+      pool.options.on_allocate.call == nullptr) {
+    pool.owner = current;
+    pool.take_many(to + first, end - first);
+    const std::int64_t in_public =
+        std::clamp(groups[group].by_page.floor(of.public_tokens), first, end) - first;
+    tenant_of(0, groups[group].pool).used += in_public;
+    tenant_of(of.tenant, groups[group].pool).used += end - first - in_public;
+    for (; column < end && groups[group].independent; ++column) {
+      begin_meta(group, to[column], charged_to(of, column * groups[group].page));
+    }
+    column = end;
+  }
+  for (; column < end; ++column) {
     to[column] = take(group, charged_to(of, column * groups[group].page));
   }
   at.end = static_cast<std::int32_t>(std::max(first, end));
@@ -95,27 +110,11 @@ void BlockManager::Impl::set_event(std::size_t sequence) noexcept {
       const std::int64_t passed = (cell(sequence, g).first + std::int64_t{1}) * group.page;
       const std::int64_t due = group.kind == GroupKind::kSlidingWindow
                                    ? passed + group.extent - 1
-                                   : ceil_div(passed, group.extent) * group.extent;
+                                   : group.by_extent.ceil(passed) * group.extent;
       event = std::min(event, std::max<std::int64_t>(due, h.committed + 1));
     });
   }
   h.event = static_cast<std::int32_t>(std::min<std::int64_t>(event, INT32_MAX));
-}
-
-void BlockManager::Impl::note_commit(Hot& of) const noexcept {
-  const auto epoch = static_cast<std::uint32_t>(opened);
-  if (of.last_epoch == epoch) {
-    return;
-  }
-  if (is_done(of.last_epoch)) {
-    of.settled = of.committed;
-  } else if (is_done(of.previous_epoch)) {
-    of.settled = of.previous;
-  }
-  // Of two epochs in flight the older one is counted with the newer.
-  of.previous = of.committed;
-  of.previous_epoch = of.last_epoch;
-  of.last_epoch = epoch;
 }
 
 void BlockManager::Impl::advance_windows(std::size_t sequence) noexcept {
@@ -279,7 +278,7 @@ BlockStatus BlockManager::Impl::append_slow(std::size_t sequence, std::int64_t r
   }
   const bool drops_draft = (h.groups & draft_groups) != 0 && reserved > draft_limit;
   const std::uint64_t mask = h.groups & ~(drops_draft ? draft_groups : 0);
-  Need need;
+  Need need{groups.size()};
   need.tenant = c.tenant;
   std::int64_t all = 0;
   each(mask, [&](std::size_t g) {
@@ -287,10 +286,10 @@ BlockStatus BlockManager::Impl::append_slow(std::size_t sequence, std::int64_t r
       return;
     }
     const std::int64_t first = cell(sequence, g).end;
-    const std::int64_t end = std::max(first, ceil_div(reserved, groups[g].page));
+    const std::int64_t end = std::max(first, groups[g].by_page.ceil(reserved));
     need.pages[g] = end - first;
     need.own[g] =
-        std::max<std::int64_t>(0, end - std::max(first, c.public_tokens / groups[g].page));
+        std::max<std::int64_t>(0, end - std::max(first, groups[g].by_page.floor(c.public_tokens)));
     all += end - first;
   });
   if (all != 0) {
@@ -329,7 +328,7 @@ void BlockManager::Impl::leave_draft(std::size_t sequence) noexcept {
     const Group& group = groups[g];
     Cell& at = cell(sequence, g);
     const bool by_runs = group.paged && !group.independent;
-    free_columns(sequence, g, by_runs ? cold[sequence].draft_done / group.page : 0);
+    free_columns(sequence, g, by_runs ? group.by_page.floor(cold[sequence].draft_done) : 0);
     std::fill_n(row(sequence, g), at.end, 0);
     if (at.snapshot >= 0) {
       let_go(g, at.snapshot, false);
@@ -405,9 +404,9 @@ ForkOutcome BlockManager::Impl::fork(std::size_t parent) noexcept {
   // Pages of complete prefix blocks are shared, what is behind them is copied.
   const std::int64_t committed = from.committed;
   const auto shared_to = [&](const Group& group) -> std::int64_t {
-    return (group.draft ? old.draft_done : old.done) / group.page;
+    return group.by_page.floor(group.draft ? old.draft_done : old.done);
   };
-  Need need;
+  Need need{groups.size()};
   need.tenant = old.tenant;
   std::int64_t copied = 0;
   each(from.groups, [&](std::size_t g) {
@@ -419,9 +418,10 @@ ForkOutcome BlockManager::Impl::fork(std::size_t parent) noexcept {
     std::int64_t own = 1;
     if (group.paged) {
       const std::int64_t first = std::max<std::int64_t>(shared_to(group), cell(parent, g).first);
-      const std::int64_t end = std::max(first, ceil_div(committed, group.page));
+      const std::int64_t end = std::max(first, group.by_page.ceil(committed));
       pages = end - first;
-      own = std::max<std::int64_t>(0, end - std::max(first, old.public_tokens / group.page));
+      own =
+          std::max<std::int64_t>(0, end - std::max(first, group.by_page.floor(old.public_tokens)));
     }
     need.pages[g] = pages;
     need.own[g] = own;
@@ -594,7 +594,7 @@ void BlockManager::Impl::release(std::size_t sequence) noexcept {
     const Group& group = groups[g];
     Cell& at = cell(sequence, g);
     const std::int64_t own =
-        group.independent ? 0 : (group.draft ? c.draft_done : c.done) / group.page;
+        group.independent ? 0 : group.by_page.floor(group.draft ? c.draft_done : c.done);
     free_columns(sequence, g, own);
     if (at.snapshot >= 0) {
       let_go(g, at.snapshot, false);

@@ -139,12 +139,34 @@ std::int32_t PagePool::Impl::take(std::int32_t group, bool may_take_slab) noexce
   return page;
 }
 
+void PagePool::Impl::take_many(std::int32_t* to, std::int64_t count) noexcept {
+  groups.front().out += count;
+  const std::int64_t from_stack = std::min(count, free_count);
+  for (std::int64_t i = 0; i < from_stack; ++i) {
+    to[i] = free_stack[static_cast<std::size_t>(free_count - 1 - i)];
+  }
+  free_count -= from_stack;
+  for (std::int64_t i = from_stack; i < count; ++i) {
+    to[i] = fresh++;
+  }
+  for (std::int64_t i = 0; i < count; ++i) {
+    const auto slot = static_cast<std::uint32_t>(to[i]);
+    out_bits[slot / 64] |= std::uint64_t{1} << (slot % 64);
+  }
+  if (owners.size() != 0) {
+    const OwnerRecord record{.sequence = owner, .step_and_out = opened * 2 + 1};
+    for (std::int64_t i = 0; i < count; ++i) {
+      owners[static_cast<std::size_t>(to[i])] = record;
+    }
+  }
+}
+
 void PagePool::Impl::give_back(std::int32_t group, std::int32_t page, bool settled) noexcept {
   const std::uint32_t slot = slot_of(group, page);
   set_out(slot, false);
   --groups[static_cast<std::size_t>(group)].out;
   if (shared) {
-    --slab_at(slot).out;
+    --slabs[slab_of(slot)].out;
   }
   if (!settled && opened != completed) {
     push_pending(slot);
@@ -152,7 +174,7 @@ void PagePool::Impl::give_back(std::int32_t group, std::int32_t page, bool settl
     return;
   }
   if (shared) {
-    count_busy(group, slot / static_cast<std::uint32_t>(slots_per_slab), -1);
+    count_busy(group, slab_of(slot), -1);
   }
   insert_free(group, slot);
 }
@@ -162,7 +184,7 @@ void PagePool::Impl::give_back_idle(std::int32_t group, std::int32_t page) noexc
   set_out(slot, false);
   --groups[static_cast<std::size_t>(group)].out;
   if (shared) {
-    --slab_at(slot).out;
+    --slabs[slab_of(slot)].out;
   }
   insert_free(group, slot);
 }
@@ -173,8 +195,9 @@ void PagePool::Impl::insert_free(std::int32_t group, std::uint32_t slot) noexcep
   if (!shared) {
     free_stack[static_cast<std::size_t>(free_count++)] = page;
   } else {
-    const std::uint32_t index = slot / static_cast<std::uint32_t>(slots_per_slab);
-    const auto place = static_cast<std::int32_t>(slot % static_cast<std::uint32_t>(slots_per_slab));
+    const std::uint32_t index = slab_of(slot);
+    const auto place =
+        static_cast<std::int32_t>(slot - index * static_cast<std::uint32_t>(slots_per_slab));
     page = page_at(group, static_cast<std::int32_t>(index), place);
     Slab& slab = slabs[index];
     chain[slot] = slab.first_in + 1;
@@ -254,14 +277,14 @@ void PagePool::Impl::update_reclaimable(std::uint32_t slab_index) noexcept {
 
 void PagePool::Impl::mark_idle_shared(std::int32_t group, std::int32_t page,
                                       std::size_t level) noexcept {
-  const std::uint32_t index = slot_of(group, page) / static_cast<std::uint32_t>(slots_per_slab);
+  const std::uint32_t index = slab_of(slot_of(group, page));
   Slab& slab = slabs[index];
   slab.level = std::max(slab.level, static_cast<std::int16_t>(level));
   count_busy(group, index, -1);
 }
 
 void PagePool::Impl::mark_busy_shared(std::int32_t group, std::int32_t page) noexcept {
-  count_busy(group, slot_of(group, page) / static_cast<std::uint32_t>(slots_per_slab), 1);
+  count_busy(group, slab_of(slot_of(group, page)), 1);
 }
 
 void PagePool::Impl::push_pending(std::uint32_t slot) noexcept {
@@ -290,7 +313,7 @@ void PagePool::Impl::settle() noexcept {
       --pending_count;
       std::int32_t group = 0;
       if (shared) {
-        const std::uint32_t index = slot / static_cast<std::uint32_t>(slots_per_slab);
+        const std::uint32_t index = slab_of(slot);
         group = slabs[index].owner - 1;
         count_busy(group, index, -1);
       }
@@ -324,6 +347,8 @@ Result<PagePool> PagePool::create(const PoolDescriptor& pool, const PagePoolOpti
     Impl::Group& of = impl->groups.emplace_back();
     of.pages_per_slab = static_cast<std::int32_t>(group.pages_per_slab);
     of.units_per_page = static_cast<std::int32_t>(group.page.page_bytes / pool.unit_bytes);
+    of.by_units_per_page = block::Divider{of.units_per_page};
+    of.by_pages_per_slab = block::Divider{of.pages_per_slab};
     of.page_bytes = group.page.page_bytes;
     impl->slots_per_slab = std::max(impl->slots_per_slab, of.pages_per_slab);
   }
@@ -332,6 +357,8 @@ Result<PagePool> PagePool::create(const PoolDescriptor& pool, const PagePoolOpti
     impl->units_per_slab = 1;
     impl->groups.front().units_per_page = 1;
   }
+  impl->by_units_per_slab = block::Divider{impl->units_per_slab};
+  impl->by_slots_per_slab = block::Divider{impl->slots_per_slab};
   impl->quiet_slabs = impl->slabs_end - impl->first_slab;
   const std::size_t slots = impl->slots();
   impl->free_stack = ReservedArray<std::int32_t>{static_cast<std::size_t>(impl->slabs_end)};
@@ -360,7 +387,8 @@ std::optional<PageId> PagePool::allocate(std::int32_t group) noexcept {
 
 bool PagePool::free(std::int32_t group, PageId page) noexcept {
   if (!is_live(page) ||
-      (impl_->shared && impl_->slab_at(impl_->slot_of(group, page.value())).owner != group + 1)) {
+      (impl_->shared &&
+       impl_->slabs[impl_->slab_of(impl_->slot_of(group, page.value()))].owner != group + 1)) {
     return false;
   }
   impl_->give_back(group, page.value(), false);

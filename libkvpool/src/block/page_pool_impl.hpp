@@ -4,6 +4,7 @@
 
 #include <kvpool/block/page_pool.hpp>
 
+#include "block/divider.hpp"
 #include "block/level_lists.hpp"
 #include "block/reserved_array.hpp"
 
@@ -33,6 +34,8 @@ struct PagePool::Impl {
     std::int32_t pages_per_slab = 1;
     /// Units from one page of a slab to the next.
     std::int32_t units_per_page = 1;
+    block::Divider by_units_per_page;
+    block::Divider by_pages_per_slab;
     Bytes page_bytes;
     /// Pages that are out.
     std::int64_t out = 0;
@@ -89,6 +92,8 @@ struct PagePool::Impl {
   /// Most pages a slab, over the groups.
   std::int32_t slots_per_slab = 1;
   std::int32_t units_per_slab = 1;
+  block::Divider by_units_per_slab;
+  block::Divider by_slots_per_slab;
   std::vector<Group> groups;
 
   /// Simple pools: pages that are in, the last one on top. Shared pools: slabs without a group.
@@ -129,9 +134,9 @@ struct PagePool::Impl {
     if (!shared) {
       return static_cast<std::uint32_t>(page);
     }
-    const std::int32_t slab = page / units_per_slab;
-    const std::int32_t place =
-        (page - slab * units_per_slab) / groups[static_cast<std::size_t>(group)].units_per_page;
+    const std::int64_t slab = by_units_per_slab.floor(page);
+    const std::int64_t place = groups[static_cast<std::size_t>(group)].by_units_per_page.floor(
+        page - slab * units_per_slab);
     return static_cast<std::uint32_t>(slab * slots_per_slab + place);
   }
   /// Page at a place of a slab.
@@ -142,8 +147,8 @@ struct PagePool::Impl {
   [[nodiscard]] bool is_out(std::uint32_t slot) const noexcept {
     return (out_bits[slot / 64] >> (slot % 64) & 1U) != 0;
   }
-  [[nodiscard]] Slab& slab_at(std::uint32_t slot) noexcept {
-    return slabs[slot / static_cast<std::uint32_t>(slots_per_slab)];
+  [[nodiscard]] std::uint32_t slab_of(std::uint32_t slot) const noexcept {
+    return static_cast<std::uint32_t>(by_slots_per_slab.floor(slot));
   }
   /// Free slabs of a shared pool.
   [[nodiscard]] std::int64_t free_slab_count() const noexcept {
@@ -155,6 +160,9 @@ struct PagePool::Impl {
   /// Hands out a page, or returns -1. Shared pools: from an open slab with a busy page, then, when
   /// `may_take_slab`, from a quiet one or a free slab.
   std::int32_t take(std::int32_t group, bool may_take_slab) noexcept;
+  /// Hands out `count` pages of a pool that is not shared, as `take` would one by one.
+  /// @pre so many are free, and nobody is asked or told about them (no gate, no hook)
+  void take_many(std::int32_t* to, std::int64_t count) noexcept;
   /// Gives back a page that is out and busy; fenced when an epoch is open, unless `settled`.
   void give_back(std::int32_t group, std::int32_t page, bool settled) noexcept;
   /// Gives back a page that is out and idle.

@@ -8,7 +8,7 @@ namespace kvpool::block {
 namespace {
 
 /// From here on large pages of the OS pay: the tables are read in random order.
-constexpr std::size_t kLarge = std::size_t{4} << 20;
+constexpr std::size_t kLarge = std::size_t{2} << 20;
 
 }  // namespace
 

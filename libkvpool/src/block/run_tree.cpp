@@ -15,7 +15,18 @@ namespace {
 /// Tokens that are compared at once: short enough that finding the first difference is quick.
 constexpr std::size_t kStride = 1024;
 
+/// Lines that are asked for before a run is compared.
+constexpr std::size_t kLines = 24;
+constexpr std::size_t kTokensPerLine = 16;
+
 }  // namespace
+
+void prefetch_tokens(const std::int32_t* tokens, std::size_t count) noexcept {
+  const std::size_t lines = std::min(kLines, count / kTokensPerLine + 1);
+  for (std::size_t i = 0; i < lines; ++i) {
+    __builtin_prefetch(tokens + i * kTokensPerLine);
+  }
+}
 
 std::size_t equal_tokens(const std::int32_t* a, const std::int32_t* b, std::size_t count) noexcept {
   std::size_t equal = 0;
@@ -91,16 +102,19 @@ std::uint32_t RunTree::hash_of(std::uint32_t parent, std::int32_t name_space,
 }
 
 std::uint32_t RunTree::find(std::uint32_t parent, std::int32_t name_space,
-                            const std::int32_t* first_block) const noexcept {
+                            const std::int32_t* first_block, std::uint32_t more) const noexcept {
   const std::uint32_t hash = hash_of(parent, name_space, first_block);
   for (std::size_t i = hash & mask_; slots_[i].run != 0; i = (i + 1) & mask_) {
     if (slots_[i].hash != hash) {
       continue;
     }
-    const Run& run = runs_[slots_[i].run];
-    if (run.parent == parent && run.name_space == name_space &&
-        std::memcmp(tokens(run.start), first_block, std::size_t{block_} * sizeof(std::int32_t)) ==
-            0) {
+    const Slot slot = slots_[i];
+    const Run& run = runs_[slot.run];
+    __builtin_prefetch(&run);
+    prefetch_tokens(tokens(slot.start), std::size_t{more} * block_);
+    if (std::memcmp(tokens(slot.start), first_block, std::size_t{block_} * sizeof(std::int32_t)) ==
+            0 &&
+        run.parent == parent && run.name_space == name_space) {
       return slots_[i].run;
     }
   }
@@ -115,12 +129,12 @@ std::size_t RunTree::slot_of(std::uint32_t run) const noexcept {
   return i;
 }
 
-void RunTree::insert_slot(std::uint32_t hash, std::uint32_t run) noexcept {
-  std::size_t i = hash & mask_;
+void RunTree::insert_slot(Slot slot) noexcept {
+  std::size_t i = slot.hash & mask_;
   while (slots_[i].run != 0) {
     i = (i + 1) & mask_;
   }
-  slots_[i] = {.hash = hash, .run = run};
+  slots_[i] = slot;
 }
 
 void RunTree::erase_slot(std::size_t slot) noexcept {
@@ -139,7 +153,7 @@ void RunTree::erase_slot(std::size_t slot) noexcept {
 void RunTree::publish(std::uint32_t run) noexcept {
   Run& of = runs_[run];
   of.hash = hash_of(of.parent, of.name_space, tokens(of.start));
-  insert_slot(of.hash, run);
+  insert_slot({.hash = of.hash, .run = run, .start = of.start});
   Run& parent = runs_[of.parent];
   of.siblings = {.previous = kNil, .next = parent.first_child};
   if (parent.first_child != kNil) {
@@ -206,7 +220,7 @@ std::uint32_t RunTree::walk(Cursor& cursor, std::int32_t name_space, const std::
     const Run* run = &runs_[cursor.run];
     if (cursor.blocks == run->blocks) {
       const std::uint32_t child =
-          find(cursor.run, name_space, tokens_in + std::size_t{done} * block_);
+          find(cursor.run, name_space, tokens_in + std::size_t{done} * block_, blocks - done - 1);
       if (child == kNil) {
         return done;
       }

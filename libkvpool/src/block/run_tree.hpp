@@ -105,8 +105,10 @@ class RunTree {
   [[nodiscard]] std::uint32_t end() const noexcept { return fresh_; }
 
   /// The published child of `parent` in a namespace that starts with this block, or `kNil`.
+  /// @param more blocks that the caller will compare next, to be fetched on the way
   [[nodiscard]] std::uint32_t find(std::uint32_t parent, std::int32_t name_space,
-                                   const std::int32_t* first_block) const noexcept;
+                                   const std::int32_t* first_block,
+                                   std::uint32_t more = 0) const noexcept;
   /// Links a run below its parent. @pre it has a block and no equal sibling
   void publish(std::uint32_t run) noexcept;
   /// Unlinks a run. @pre it is published and has no published child
@@ -128,12 +130,14 @@ class RunTree {
     std::uint32_t hash;
     /// 0 for an empty slot: the root is nobody's child.
     std::uint32_t run;
+    /// Its first unit: so its tokens and the run itself are fetched at the same time.
+    std::uint32_t start;
   };
 
   [[nodiscard]] std::uint32_t hash_of(std::uint32_t parent, std::int32_t name_space,
                                       const std::int32_t* first_block) const noexcept;
   [[nodiscard]] std::size_t slot_of(std::uint32_t run) const noexcept;
-  void insert_slot(std::uint32_t hash, std::uint32_t run) noexcept;
+  void insert_slot(Slot slot) noexcept;
   void erase_slot(std::size_t slot) noexcept;
 
   std::uint32_t block_ = 1;
@@ -147,6 +151,9 @@ class RunTree {
   ReservedArray<std::int32_t> tokens_;
   ExtentAllocator extents_;
 };
+
+/// Asks for the first lines of a run that is going to be compared, so that they come together.
+void prefetch_tokens(const std::int32_t* tokens, std::size_t count) noexcept;
 
 /// Tokens at the start of `a` and `b` that are equal, of at most `count`.
 [[nodiscard]] std::size_t equal_tokens(const std::int32_t* a, const std::int32_t* b,
