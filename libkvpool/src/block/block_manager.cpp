@@ -50,6 +50,7 @@ BlockStatus BlockManager::set_quota(TenantId tenant, PoolId pool,
     return BlockStatus::kInvalid;
   }
   impl_->tenant_of(index, pool.value()).quota = quota.has_value() ? quota->count() : -1;
+  impl_->limited[index] = true;
   return BlockStatus::kOk;
 }
 
@@ -171,12 +172,12 @@ BlockStatus BlockManager::commit(SequenceId sequence,
   }
   // What is written behind the committed tokens does not count yet.
   std::int32_t* const to = of->write;
-  std::int32_t least = 0;
+  std::int32_t signs = 0;
   for (std::size_t i = 0; i < tokens.size(); ++i) {
     to[i] = tokens[i];
-    least = std::min(least, tokens[i]);
+    signs |= tokens[i];
   }
-  if (least < -m.items) {
+  if (signs < 0 && !m.are_known(tokens)) {
     return BlockStatus::kInvalid;
   }
   of->write = to + count;
@@ -198,18 +199,8 @@ BlockStatus BlockManager::truncate(SequenceId sequence, Tokens count) noexcept {
     return BlockStatus::kOk;
   }
   of->reserved -= static_cast<std::int32_t>(count.count());
-  const std::int64_t reserved = of->reserved;
-  bool freed = false;
-  Impl::each(of->groups, [&](std::size_t g) {
-    const Impl::Group& group = m.groups[g];
-    const std::int64_t end = (m.cell(sequence.index, g).end - 1) * group.page;
-    if (group.paged && reserved <= end) {
-      m.free_columns(sequence.index, g, group.by_page.ceil(reserved));
-      freed = true;
-    }
-  });
-  if (freed) {
-    m.set_boundary(sequence.index);
+  if (of->reserved <= of->last_page) {
+    m.free_behind(sequence.index);
   }
   if ((of->groups & m.state_groups) != 0) {
     // The live state may have seen the rejected tokens.

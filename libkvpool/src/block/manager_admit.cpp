@@ -283,13 +283,15 @@ AdmitOutcome BlockManager::Impl::admit(const AdmitRequest& request, bool only_pr
     if (!only_probe) {
       // Places for the tokens; rarely, runs have to go for them.
       const std::int64_t rest = count - match.hit.whole_blocks.count();
+      // Room for tokens to come is a wish, but for the next one.
+      const auto least = static_cast<std::uint32_t>(by_block.floor(rest) + 1);
       const auto units = static_cast<std::uint32_t>(
-          ceil_div(rest, block_tokens) + std::max<std::int64_t>(1, kTokenRoom / block_tokens));
+          by_block.ceil(rest) + std::max<std::int64_t>(1, kTokenRoom / block_tokens));
       const auto run_count =
           static_cast<std::uint32_t>(kMostTokenRuns + 4 + 2 * request.retention.prompt.size());
-      if (runs.free_runs() < run_count || runs.extents().free_units() < units) {
+      if (runs.free_runs() < run_count || runs.extents().free_units() < least) {
         lock(match.at.run);
-        const bool made = make_room(run_count, units);
+        const bool made = make_room(run_count, least);
         unlock(match.at.run);
         if (!made) {
           return refused(BlockStatus::kNoSlot);
@@ -305,7 +307,7 @@ AdmitOutcome BlockManager::Impl::admit(const AdmitRequest& request, bool only_pr
         admission.extents[admission.pieces++] = extent;
         left -= extent.units;
       }
-      status = left == 0 ? BlockStatus::kOk : BlockStatus::kNoSlot;
+      status = units - left >= least ? BlockStatus::kOk : BlockStatus::kNoSlot;
     }
     if (status == BlockStatus::kOk) {
       reserve = std::max(asked, match.hit.tokens.count());
@@ -483,10 +485,17 @@ SequenceId BlockManager::Impl::start(const AdmitRequest& request, const Match& m
 
   // Pages.
   prepare(need);
+  std::int64_t all_pages = 0;
+  std::int64_t least_free = INT64_MAX;
+  each(h.groups, [&](std::size_t g) {
+    all_pages += need.pages[g];
+    least_free = std::min(least_free, groups[g].pages->free_slab_count());
+  });
+  const bool plenty = all_pages <= least_free;
   each(h.groups, [&](std::size_t g) {
     Cell& at = cell(sequence, g);
     if (groups[g].paged) {
-      take_columns(sequence, g, groups[g].by_page.ceil(reserve));
+      take_columns(sequence, g, groups[g].by_page.ceil(reserve), plenty);
       mark_changed(sequence, g, at.first, at.end);
       return;
     }

@@ -127,8 +127,16 @@ void BlockManager::Impl::drop_block(std::uint32_t run) noexcept {
   Run& of = runs[run];
   const bool settled = !of.has(Run::kCooling);
   const std::uint32_t unit = of.start + --of.blocks;
-  if (settled && of.list.next != kNil) {
-    __builtin_prefetch(&runs[of.list.next]);
+  if (settled && of.blocks == 0 && of.list.next != kNil) {
+    // What goes next has been fetched before; what it will touch, and the one after it, has not.
+    const Run& next = runs[of.list.next];
+    runs.prefetch_unpublish(of.list.next);
+    for (const Group& group : groups) {
+      __builtin_prefetch(
+          group.by_unit.data() +
+          (std::size_t{next.start} + next.blocks) * static_cast<std::size_t>(group.per_block) - 1);
+    }
+    __builtin_prefetch(&runs[next.list.next == kNil ? block::kRoot : next.list.next]);
   }
   for (std::size_t g = 0; g < groups.size(); ++g) {
     Group& group = groups[g];

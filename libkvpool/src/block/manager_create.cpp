@@ -121,7 +121,7 @@ Result<void> BlockManager::Impl::set_up(std::span<const PoolDescriptor> pool_des
   }
   descriptors.assign(pool_descriptors.begin(), pool_descriptors.end());
 
-  // Units of tokens: as many as the pools have pages for, and half as many again for prompts whose
+  // Units of tokens: as many as the pools have pages for, and a quarter more for prompts whose
   // pages are not taken yet.
   const std::int64_t sequences = options.max_sequences.count();
   const std::int64_t length = options.max_length.count();
@@ -138,7 +138,7 @@ Result<void> BlockManager::Impl::set_up(std::span<const PoolDescriptor> pool_des
               block_tokens);
     }
   }
-  CheckedInt units = CheckedInt{pooled_blocks} + pooled_blocks / 2 + blocks_of_longest +
+  CheckedInt units = CheckedInt{pooled_blocks} + pooled_blocks / 4 + blocks_of_longest +
                      CheckedInt{sequences} * (kTokenRoom / block_tokens + 2);
   if (pooled_blocks == 0) {
     // Windows and states alone do not bound what is remembered: all live sequences, and as much
@@ -244,6 +244,7 @@ Result<void> BlockManager::Impl::set_up(std::span<const PoolDescriptor> pool_des
   }
   const auto tenant_count = static_cast<std::size_t>(options.max_tenants);
   tenants.resize(tenant_count * pools.size());
+  limited.resize(tenant_count);
   tenant_runs.resize(tenant_count);
   tenant_pages.resize(tenant_count * groups.size());
   free_sequences.resize(static_cast<std::size_t>(sequences));

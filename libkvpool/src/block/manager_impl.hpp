@@ -125,6 +125,8 @@ struct BlockManager::Impl {
     std::int32_t previous;
     std::uint32_t previous_epoch;
     std::uint32_t last_epoch;
+    /// Reserved tokens from which on no group has a page too many.
+    std::int32_t last_page;
   };
   static_assert(sizeof(Hot) == 64);
 
@@ -183,6 +185,7 @@ struct BlockManager::Impl {
     std::int64_t used = 0;
     std::int64_t idle = 0;
     std::int64_t cooling = 0;
+    /// -1 for none.
     std::int64_t quota = -1;
   };
 
@@ -270,6 +273,8 @@ struct BlockManager::Impl {
   std::vector<std::uint32_t> free_pins;
   /// [tenants * pools], and lists of what is idle: [tenants], [tenants * groups].
   std::vector<Tenant> tenants;
+  /// [tenants] Has a quota in some pool.
+  std::vector<bool> limited;
   std::vector<LinkedList> tenant_runs;
   std::vector<LinkedList> tenant_pages;
 
@@ -369,7 +374,8 @@ struct BlockManager::Impl {
   /// Evicts what the tenant has too much of, and lets `take` begin. @pre check(need) is `kOk`
   void prepare(const Need& need) noexcept;
   /// A page, charged to a tenant; evicts. @pre it was counted in the need that was prepared
-  std::int32_t take(std::size_t group, std::size_t tenant) noexcept;
+  /// @param plenty every page of the present call could have a slab of its own that is free
+  std::int32_t take(std::size_t group, std::size_t tenant, bool plenty = false) noexcept;
   /// A page if one can be had, for what a sequence can do without; -1 otherwise.
   std::int32_t take_optional(std::size_t group, std::size_t tenant) noexcept;
   /// Gives back a page that nobody else holds and that is not in a published run.
@@ -472,9 +478,12 @@ struct BlockManager::Impl {
   std::uint32_t add_run(std::size_t sequence, const Segment& segment, block::Extent extent,
                         std::uint32_t parent) noexcept;
   bool grow_tail(std::size_t sequence) noexcept;
-  void take_columns(std::size_t sequence, std::size_t group, std::int64_t end) noexcept;
+  void take_columns(std::size_t sequence, std::size_t group, std::int64_t end,
+                    bool plenty = false) noexcept;
   void mark_changed(std::size_t sequence, std::size_t group, std::int64_t first,
                     std::int64_t end) noexcept;
+  /// Gives back the pages behind the reserved tokens.
+  void free_behind(std::size_t sequence) noexcept;
   void set_boundary(std::size_t sequence) noexcept;
   void set_event(std::size_t sequence) noexcept;
   /// Before the committed tokens change: they are counted with the opened epoch.

@@ -151,7 +151,7 @@ void BlockManager::Impl::prepare(const Need& need) noexcept {
   }
 }
 
-std::int32_t BlockManager::Impl::take(std::size_t group, std::size_t tenant) noexcept {
+std::int32_t BlockManager::Impl::take(std::size_t group, std::size_t tenant, bool plenty) noexcept {
   Group& of = groups[group];
   PagePool::Impl& pool = *of.pages;
   pool.owner = current;
@@ -160,11 +160,10 @@ std::int32_t BlockManager::Impl::take(std::size_t group, std::size_t tenant) noe
     if (pool.free_page_count() == 0) {
       evict_one(group);
     }
-    page = pool.take(0, true);
+    page = pool.silent ? pool.take_simple() : pool.take(0, true);
   } else {
     const Pool& at = pools[static_cast<std::size_t>(of.pool)];
-    // Mostly there is a page in a slab that is in use anyway.
-    page = pool.take(of.group_in_pool, false);
+    page = pool.take(of.group_in_pool, plenty);
     while (page < 0) {
       // A slab may be taken unless the other groups of this call need all that are left.
       std::int64_t others = 0;

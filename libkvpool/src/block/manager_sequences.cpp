@@ -29,15 +29,15 @@ void BlockManager::Impl::mark_changed(std::size_t sequence, std::size_t group, s
   at.changed_end = std::max(at.changed_end, to);
 }
 
-void BlockManager::Impl::take_columns(std::size_t sequence, std::size_t group,
-                                      std::int64_t end) noexcept {
+void BlockManager::Impl::take_columns(std::size_t sequence, std::size_t group, std::int64_t end,
+                                      bool plenty) noexcept {
   Cell& at = cell(sequence, group);
   const Cold& of = cold[sequence];
   const std::int64_t first = at.end;
   std::int32_t* const to = row(sequence, group);
   PagePool::Impl& pool = *groups[group].pages;
   std::int64_t column = first;
-  if (!pool.shared && end - first > 1 && pool.free_page_count() >= end - first &&
+  if (!pool.shared && end - first > 4 && pool.free_page_count() >= end - first &&
       pool.options.on_allocate.call == nullptr) {
     pool.owner = current;
     pool.take_many(to + first, end - first);
@@ -51,7 +51,7 @@ void BlockManager::Impl::take_columns(std::size_t sequence, std::size_t group,
     column = end;
   }
   for (; column < end; ++column) {
-    to[column] = take(group, charged_to(of, column * groups[group].page));
+    to[column] = take(group, charged_to(of, column * groups[group].page), plenty);
   }
   at.end = static_cast<std::int32_t>(std::max(first, end));
   mark_changed(sequence, group, first, end);
@@ -74,18 +74,31 @@ void BlockManager::Impl::free_columns(std::size_t sequence, std::size_t group,
       std::min<std::int64_t>(at.end, std::max<std::int64_t>(first, at.first)));
 }
 
-void BlockManager::Impl::set_boundary(std::size_t sequence) noexcept {
-  std::int64_t boundary = options.max_length.count();
-  Hot& h = hot[sequence];
-  each(h.groups, [&](std::size_t g) {
-    if (groups[g].paged) {
-      boundary = std::min(boundary, cell(sequence, g).end * groups[g].page);
+void BlockManager::Impl::free_behind(std::size_t sequence) noexcept {
+  const std::int64_t reserved = hot[sequence].reserved;
+  each(hot[sequence].groups, [&](std::size_t g) {
+    const Group& group = groups[g];
+    if (group.paged && reserved <= (cell(sequence, g).end - 1) * group.page) {
+      free_columns(sequence, g, group.by_page.ceil(reserved));
     }
   });
-  if ((h.groups & draft_groups) != 0) {
-    boundary = std::min(boundary, draft_limit);
-  }
+  set_boundary(sequence);
+}
+
+void BlockManager::Impl::set_boundary(std::size_t sequence) noexcept {
+  Hot& h = hot[sequence];
+  std::int64_t boundary = (h.groups & draft_groups) != 0 ? draft_limit : options.max_length.count();
+  std::int64_t last_page = -1;
+  each(h.groups, [&](std::size_t g) {
+    const Group& group = groups[g];
+    if (group.paged) {
+      const std::int64_t end = cell(sequence, g).end * group.page;
+      boundary = std::min(boundary, end);
+      last_page = std::max(last_page, end - group.page);
+    }
+  });
   h.boundary = static_cast<std::int32_t>(boundary);
+  h.last_page = static_cast<std::int32_t>(last_page);
 }
 
 void BlockManager::Impl::set_event(std::size_t sequence) noexcept {
@@ -278,6 +291,49 @@ BlockStatus BlockManager::Impl::append_slow(std::size_t sequence, std::int64_t r
   }
   const bool drops_draft = (h.groups & draft_groups) != 0 && reserved > draft_limit;
   const std::uint64_t mask = h.groups & ~(drops_draft ? draft_groups : 0);
+  if (!drops_draft && !limited[c.tenant] && options.gate.admits == nullptr) {
+    // Mostly there is more than enough: then nobody need be asked.
+    std::int64_t pages = 0;
+    std::int64_t least_free = INT64_MAX;
+    each(mask, [&](std::size_t g) {
+      const Group& group = groups[g];
+      const std::int64_t more = group.by_page.ceil(reserved) - cell(sequence, g).end;
+      if (group.paged && more > 0) {
+        pages += more;
+        least_free = std::min(least_free, group.pages->free_slab_count());
+      }
+    });
+    if (pages <= least_free) {
+      current = {.index = static_cast<std::uint32_t>(sequence), .generation = h.generation};
+      std::int64_t boundary =
+          (h.groups & draft_groups) != 0 ? draft_limit : options.max_length.count();
+      std::int64_t last_page = -1;
+      each(mask, [&](std::size_t g) {
+        const Group& group = groups[g];
+        if (!group.paged) {
+          return;
+        }
+        Cell& at = cell(sequence, g);
+        const std::int64_t end = group.by_page.ceil(reserved);
+        if (end - at.end > 1) {
+          take_columns(sequence, g, end, true);
+        } else if (end > at.end) {
+          row(sequence, g)[at.end] = take(g, charged_to(c, at.end * group.page), true);
+          mark_changed(sequence, g, at.end, end);
+          ++at.end;
+        }
+        boundary = std::min(boundary, at.end * group.page);
+        last_page = std::max(last_page, (at.end - 1) * group.page);
+      });
+      h.reserved = static_cast<std::int32_t>(reserved);
+      h.boundary = static_cast<std::int32_t>(boundary);
+      h.last_page = static_cast<std::int32_t>(last_page);
+      if (has_windows) {
+        set_event(sequence);
+      }
+      return BlockStatus::kOk;
+    }
+  }
   Need need{groups.size()};
   need.tenant = c.tenant;
   std::int64_t all = 0;
@@ -431,9 +487,10 @@ ForkOutcome BlockManager::Impl::fork(std::size_t parent) noexcept {
     return refused(BlockStatus::kCopiesFull);
   }
   const std::int64_t behind = committed - old.done;
-  const auto units = static_cast<std::uint32_t>(
-      ceil_div(behind + 1, block_tokens) + std::max<std::int64_t>(1, kTokenRoom / block_tokens));
-  if (!make_room(kMostTokenRuns + 1, units)) {
+  const auto least = static_cast<std::uint32_t>(by_block.floor(behind) + 1);
+  const auto units =
+      static_cast<std::uint32_t>(least + std::max<std::int64_t>(1, kTokenRoom / block_tokens));
+  if (!make_room(kMostTokenRuns + 1, least)) {
     return refused(BlockStatus::kNoSlot);
   }
   if (const BlockStatus status = check(need); status != BlockStatus::kOk) {
@@ -447,10 +504,13 @@ ForkOutcome BlockManager::Impl::fork(std::size_t parent) noexcept {
   std::uint32_t left = units;
   while (left != 0 && pieces < kMostTokenRuns) {
     extents[pieces] = runs.extents().allocate(left);
+    if (extents[pieces].units == 0) {
+      break;
+    }
     left -= extents[pieces].units;
     ++pieces;
   }
-  if (left != 0) {
+  if (units - left < least) {
     for (; pieces != 0; --pieces) {
       runs.extents().free(extents[pieces - 1]);
     }

@@ -60,19 +60,6 @@ Result<void> check(const PoolDescriptor& pool) {
 
 // The hot path ------------------------------------------------------------------------------------
 
-void PagePool::Impl::set_out(std::uint32_t slot, bool out) noexcept {
-  const std::uint64_t bit = std::uint64_t{1} << (slot % 64);
-  std::uint64_t& word = out_bits[slot / 64];
-  word = out ? word | bit : word & ~bit;
-  if (owners.size() != 0) {
-    OwnerRecord& record = owners[slot];
-    if (out) {
-      record.sequence = owner;
-    }
-    record.step_and_out = opened * 2 + (out ? 1 : 0);
-  }
-}
-
 std::int32_t PagePool::Impl::take(std::int32_t group, bool may_take_slab) noexcept {
   if (options.gate.admits != nullptr &&
       !options.gate.admits(options.gate.context, options.pool, group)) {
@@ -154,7 +141,8 @@ void PagePool::Impl::take_many(std::int32_t* to, std::int64_t count) noexcept {
     out_bits[slot / 64] |= std::uint64_t{1} << (slot % 64);
   }
   if (owners.size() != 0) {
-    const OwnerRecord record{.sequence = owner, .step_and_out = opened * 2 + 1};
+    const OwnerRecord record{.sequence = owner,
+                             .step_and_out = static_cast<std::uint32_t>(opened * 2) + 1};
     for (std::int64_t i = 0; i < count; ++i) {
       owners[static_cast<std::size_t>(to[i])] = record;
     }
@@ -339,6 +327,7 @@ Result<PagePool> PagePool::create(const PoolDescriptor& pool, const PagePoolOpti
   auto impl = std::make_unique<Impl>();
   impl->options = options;
   impl->shared = pool.groups.size() > 1 || pool.groups.front().pages_per_slab != 1;
+  impl->silent = options.gate.admits == nullptr && options.on_allocate.call == nullptr;
   impl->first_slab = static_cast<std::int32_t>(pool.reserved_slabs.count());
   impl->slabs_end = static_cast<std::int32_t>(pool.total_slabs().count());
   impl->fresh = impl->first_slab;
@@ -386,12 +375,17 @@ std::optional<PageId> PagePool::allocate(std::int32_t group) noexcept {
 }
 
 bool PagePool::free(std::int32_t group, PageId page) noexcept {
-  if (!is_live(page) ||
-      (impl_->shared &&
-       impl_->slabs[impl_->slab_of(impl_->slot_of(group, page.value()))].owner != group + 1)) {
+  Impl& pool = *impl_;
+  if (!pool.shared) {
+    const auto slot = static_cast<std::uint32_t>(page.value());
+    if (page.value() < 0 || page.value() >= pool.slabs_end || !pool.is_out(slot)) {
+      return false;
+    }
+  } else if (!is_live(page) ||
+             pool.slabs[pool.slab_of(pool.slot_of(group, page.value()))].owner != group + 1) {
     return false;
   }
-  impl_->give_back(group, page.value(), false);
+  pool.give_back(group, page.value(), false);
   return true;
 }
 
@@ -461,9 +455,12 @@ std::optional<PageOwner> PagePool::owner(PageId page) const noexcept {
     }
   }
   const Impl::OwnerRecord& record = impl_->owners[impl_->slot_of(group, page.value())];
+  // Of the step the low 31 bits are kept; it is not later than the present one.
+  const std::uint64_t behind =
+      (impl_->opened - record.step_and_out / 2) & ((std::uint64_t{1} << 31) - 1);
   return PageOwner{.sequence = record.sequence,
                    .is_live = record.step_and_out % 2 != 0,
-                   .step = Epoch{record.step_and_out / 2}};
+                   .step = Epoch{impl_->opened - behind}};
 }
 
 void PagePool::set_owner(SequenceId sequence) noexcept { impl_->owner = sequence; }

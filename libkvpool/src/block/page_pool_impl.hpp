@@ -71,12 +71,13 @@ struct PagePool::Impl {
     bool is_open;
   };
 
-  /// Last owner of a page, in 16 bytes.
+  /// Last owner of a page.
   struct OwnerRecord {
     SequenceId sequence;
-    /// 2 * step, + 1 while the page is out.
-    std::uint64_t step_and_out;
+    /// 2 * low bits of the step, + 1 while the page is out.
+    std::uint32_t step_and_out;
   };
+  static_assert(sizeof(OwnerRecord) == 12);
 
   /// Pages that wait for the same epoch.
   struct Pending {
@@ -87,6 +88,8 @@ struct PagePool::Impl {
   PagePoolOptions options;
   /// More than one group: slabs move between them.
   bool shared = false;
+  /// Nobody is asked or told when a page is handed out.
+  bool silent = true;
   std::int32_t first_slab = 0;
   std::int32_t slabs_end = 0;
   /// Most pages a slab, over the groups.
@@ -157,6 +160,14 @@ struct PagePool::Impl {
   /// Pages of a simple pool that are in and settled.
   [[nodiscard]] std::int64_t free_page_count() const noexcept { return free_slab_count(); }
 
+  /// Hands out a page of a pool that is not shared. @pre one is free; no gate, no hook
+  std::int32_t take_simple() noexcept {
+    const std::int32_t page =
+        free_count > 0 ? free_stack[static_cast<std::size_t>(--free_count)] : fresh++;
+    ++groups.front().out;
+    set_out(static_cast<std::uint32_t>(page), true);
+    return page;
+  }
   /// Hands out a page, or returns -1. Shared pools: from an open slab with a busy page, then, when
   /// `may_take_slab`, from a quiet one or a free slab.
   std::int32_t take(std::int32_t group, bool may_take_slab) noexcept;
@@ -184,7 +195,18 @@ struct PagePool::Impl {
 
   void mark_idle_shared(std::int32_t group, std::int32_t page, std::size_t level) noexcept;
   void mark_busy_shared(std::int32_t group, std::int32_t page) noexcept;
-  void set_out(std::uint32_t slot, bool out) noexcept;
+  void set_out(std::uint32_t slot, bool out) noexcept {
+    const std::uint64_t bit = std::uint64_t{1} << (slot % 64);
+    std::uint64_t& word = out_bits[slot / 64];
+    word = out ? word | bit : word & ~bit;
+    if (owners.size() != 0) {
+      OwnerRecord& record = owners[slot];
+      if (out) {
+        record.sequence = owner;
+      }
+      record.step_and_out = static_cast<std::uint32_t>(opened * 2) + (out ? 1 : 0);
+    }
+  }
   void count_busy(std::int32_t group, std::uint32_t slab_index, std::int32_t by) noexcept;
   void update_open(std::int32_t group, std::uint32_t slab_index) noexcept;
   void update_reclaimable(std::uint32_t slab_index) noexcept;

@@ -6,7 +6,6 @@
 #include <xxhash.h>
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 
 namespace kvpool::block {
@@ -47,9 +46,9 @@ RunTree::RunTree(std::uint32_t runs, std::uint32_t units, std::uint32_t block) n
     : block_{block},
       capacity_{runs},
       free_runs_{runs},
-      mask_{std::bit_ceil(std::size_t{runs} * 2) - 1},
+      slot_count_{std::size_t{runs} + runs / 2 + 2},
       runs_{std::size_t{runs} + 1},
-      slots_{mask_ + 1},
+      slots_{slot_count_},
       tokens_{std::size_t{units} * block},
       extents_{units} {
   if (ok()) {
@@ -104,7 +103,7 @@ std::uint32_t RunTree::hash_of(std::uint32_t parent, std::int32_t name_space,
 std::uint32_t RunTree::find(std::uint32_t parent, std::int32_t name_space,
                             const std::int32_t* first_block, std::uint32_t more) const noexcept {
   const std::uint32_t hash = hash_of(parent, name_space, first_block);
-  for (std::size_t i = hash & mask_; slots_[i].run != 0; i = (i + 1) & mask_) {
+  for (std::size_t i = home_of(hash); slots_[i].run != 0; i = after(i)) {
     if (slots_[i].hash != hash) {
       continue;
     }
@@ -122,17 +121,17 @@ std::uint32_t RunTree::find(std::uint32_t parent, std::int32_t name_space,
 }
 
 std::size_t RunTree::slot_of(std::uint32_t run) const noexcept {
-  std::size_t i = runs_[run].hash & mask_;
+  std::size_t i = home_of(runs_[run].hash);
   while (slots_[i].run != run) {
-    i = (i + 1) & mask_;
+    i = after(i);
   }
   return i;
 }
 
 void RunTree::insert_slot(Slot slot) noexcept {
-  std::size_t i = slot.hash & mask_;
+  std::size_t i = home_of(slot.hash);
   while (slots_[i].run != 0) {
-    i = (i + 1) & mask_;
+    i = after(i);
   }
   slots_[i] = slot;
 }
@@ -140,9 +139,8 @@ void RunTree::insert_slot(Slot slot) noexcept {
 void RunTree::erase_slot(std::size_t slot) noexcept {
   // What follows moves up, so that no search stops at the gap.
   std::size_t gap = slot;
-  for (std::size_t i = (gap + 1) & mask_; slots_[i].run != 0; i = (i + 1) & mask_) {
-    const std::size_t home = slots_[i].hash & mask_;
-    if (((i - home) & mask_) >= ((i - gap) & mask_)) {
+  for (std::size_t i = after(gap); slots_[i].run != 0; i = after(i)) {
+    if (distance(home_of(slots_[i].hash), i) >= distance(gap, i)) {
       slots_[gap] = slots_[i];
       gap = i;
     }

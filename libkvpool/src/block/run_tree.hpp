@@ -122,6 +122,11 @@ class RunTree {
   std::uint32_t walk(Cursor& cursor, std::int32_t name_space, const std::int32_t* tokens,
                      std::uint32_t blocks) const noexcept;
 
+  /// Asks for what `unpublish` will look at.
+  void prefetch_unpublish(std::uint32_t run) const noexcept {
+    __builtin_prefetch(&slots_[home_of(runs_[run].hash)]);
+  }
+
   /// Bytes of runs and their index, when all of them have been used.
   [[nodiscard]] std::int64_t metadata_bytes() const noexcept;
 
@@ -136,6 +141,16 @@ class RunTree {
 
   [[nodiscard]] std::uint32_t hash_of(std::uint32_t parent, std::int32_t name_space,
                                       const std::int32_t* first_block) const noexcept;
+  /// Where the search for a hash starts.
+  [[nodiscard]] std::size_t home_of(std::uint32_t hash) const noexcept {
+    return static_cast<std::size_t>(std::uint64_t{hash} * slot_count_ >> 32);
+  }
+  [[nodiscard]] std::size_t after(std::size_t slot) const noexcept {
+    return slot + 1 == slot_count_ ? 0 : slot + 1;
+  }
+  [[nodiscard]] std::size_t distance(std::size_t from, std::size_t to) const noexcept {
+    return to >= from ? to - from : to + slot_count_ - from;
+  }
   [[nodiscard]] std::size_t slot_of(std::uint32_t run) const noexcept;
   void insert_slot(Slot slot) noexcept;
   void erase_slot(std::size_t slot) noexcept;
@@ -145,7 +160,8 @@ class RunTree {
   std::uint32_t free_runs_ = 0;
   std::uint32_t first_free_ = kNil;
   std::uint32_t fresh_ = 1;
-  std::size_t mask_ = 0;
+  /// Half as many again as runs.
+  std::size_t slot_count_ = 1;
   ReservedArray<Run> runs_;
   ReservedArray<Slot> slots_;
   ReservedArray<std::int32_t> tokens_;

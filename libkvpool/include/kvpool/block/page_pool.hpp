@@ -49,7 +49,7 @@ struct PageOwner {
 struct PagePoolOptions {
   /// The pool's place in its plan, for hooks and messages.
   PoolId pool{};
-  /// Remember the last owner of every page (16 bytes a page).
+  /// Remember the last owner of every page (12 bytes a page).
   bool record_owners = false;
   /// See `PageGate`.
   PageGate gate{};
