@@ -9,6 +9,8 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <fstream>
+#include <iterator>
 #include <set>
 #include <sstream>
 #include <string>
@@ -197,6 +199,20 @@ TEST_CASE("a replay that goes another way names the line", "[block][trace]") {
   const auto state = replay("kvpool.trace/1\nfingerprint = 0000000000000000\n", stepped);
   REQUIRE_FALSE(state.has_value());
   CHECK(state.error().key == "line 2");
+}
+
+TEST_CASE("the trace in the documentation runs", "[block][trace]") {
+  std::ifstream file{std::string{KVPOOL_SOURCE_DIR} + "/docs/block_manager.md"};
+  const std::string text{std::istreambuf_iterator<char>{file}, {}};
+  const std::size_t first = text.find("```\nkvpool.trace/1\n");
+  REQUIRE(first != std::string::npos);
+  const std::size_t last = text.find("```", first + 4);
+  BlockManager manager = manager_of();
+  const auto replayed = replay(text.substr(first + 4, last - first - 4), manager);
+  if (!replayed) {
+    FAIL(replayed.error().message);
+  }
+  CHECK(*replayed == 5);
 }
 
 TEST_CASE("what is no trace is refused with its line", "[block][trace]") {
