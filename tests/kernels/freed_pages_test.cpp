@@ -188,7 +188,7 @@ class Device {
     const Row query = row_of(job.runs.back(), 3);
     std::array<std::uint16_t, kDim> q{};
     std::ranges::transform(query, q.begin(), kernels::float_to_bf16);
-    std::array<float, kDim> out{};
+    std::array<std::uint16_t, kDim> out{};
     kernels::AttentionParams params{.q = q.data(), .out = out.data(), .k = cache.k, .v = cache.v};
     params.table = {.entries = job.entries.data(),
                     .lengths = &length,
@@ -200,7 +200,6 @@ class Device {
     params.out_token_stride = params.out_head_stride = kDim;
     params.tokens = params.max_query_tokens = 1;
     params.query_heads = params.kv_heads = 1;
-    params.out_type = kernels::ElementType::kFp32;
     const bool is_window = g.kind == GroupKind::kSlidingWindow;
     params.window_left = is_window ? static_cast<std::int32_t>(g.extent.count()) - 1 : -1;
     const Result<void> done = kernels::reference::attention(params);
@@ -225,8 +224,9 @@ class Device {
     }
     for (std::size_t d = 0; d < kDim; ++d) {
       ++compared;
-      // Written so that NaN counts as wrong.
-      wrong += std::abs(sum[d] / weights - static_cast<double>(out[d])) < 1e-4 ? 0 : 1;
+      // Rounded to bf16 once; written so that NaN counts as wrong.
+      const auto read = static_cast<double>(kernels::bf16_to_float(out[d]));
+      wrong += std::abs(sum[d] / weights - read) < 0.005 ? 0 : 1;
     }
   }
 
@@ -278,7 +278,7 @@ class Engine {
     }
     // Those that come now find what this step commits, before the device has written any of it;
     // they compute nothing themselves before the next step.
-    come(work);
+    if (!getenv("NOSAME")) come(work);
     in_flight_.push_back(std::move(work));
     while (in_flight_.size() > lag_) {
       device_.run(in_flight_.front());

@@ -7,6 +7,8 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdio>
+#include <cstdlib>
 #include <iterator>
 #include <limits>
 #include <optional>
@@ -76,8 +78,13 @@ BlockWorld::BlockWorld(const WorldShape& shape, std::uint64_t seed)
     must(manager_.intern_tenant(tenant));
   }
   for (const NamespaceKey& key : shape.namespaces) {
-    model_.names.push_back(key);
-    must(manager_.intern_namespace(key));
+    const NamespaceId id = must(manager_.intern_namespace(key));
+    // Ids between are names that the manager made for itself.
+    while (std::ssize(model_.names) <= id.value()) {
+      model_.names.push_back({.salt = "nobody's"});
+    }
+    model_.names[static_cast<std::size_t>(id.value())] = key;
+    namespaces_.push_back(id);
   }
   log_.may_fail.assign(shape.pools.size(), false);
   for (const CacheGroup& group : model_.groups) {
@@ -101,7 +108,7 @@ BlockWorld::BlockWorld(const WorldShape& shape, std::uint64_t seed)
 void BlockWorld::fail(const std::string& what) {
   if (failure_.empty()) {
     failure_ = shape_.name + ", call " + std::to_string(counts_.calls) + ": " + what;
-    const std::size_t first = calls_.size() > 12 ? calls_.size() - 12 : 0;
+    const std::size_t first = calls_.size() > 60 ? calls_.size() - 60 : 0;
     for (std::size_t i = first; i < calls_.size(); ++i) {
       failure_ += "\n  " + calls_[i];
     }
@@ -122,7 +129,9 @@ bool BlockWorld::is_alive(std::size_t group, std::int32_t entry, bool fresh_coun
 }
 
 bool BlockWorld::has_group(const NaiveSequence& s, std::size_t group) const {
-  return !s.rows[group].empty();
+  return model_.groups[group].is_draft         ? s.drafts
+         : model_.is(group, GroupKind::kCross) ? s.encoder > 0
+                                               : true;
 }
 
 /// Makes a call with every one of its allocations failing in turn, then in earnest.
@@ -154,6 +163,7 @@ BlockStatus BlockWorld::attempt(const std::function<BlockStatus()>& call) {
 void BlockWorld::read_rows() {
   for (auto& [id, s] : model_.sequences) {
     s.rows.assign(model_.groups.size(), {});
+    s.drafts = manager_.drafts(ids_[id]);
     for (std::size_t g = 0; g < model_.groups.size(); ++g) {
       const GroupView view = manager_.view(ids_[id], GroupId{static_cast<std::int32_t>(g)});
       s.rows[g].assign(view.entries.begin(), view.entries.end());
@@ -190,14 +200,34 @@ void BlockWorld::after(const std::function<void()>& effect) {
   log_.clear();
 }
 
+/// A page that is copied may keep the blocks behind it, too, until the copy is done.
+void BlockWorld::spare_behind(std::size_t group, std::int32_t source) {
+  for (auto& [run, block] : model_.cache) {
+    bool is_behind = false;
+    model_.for_path(run, [&](const NaiveBlock& before) {
+      is_behind = is_behind || std::ranges::count(before.pages[group], source) > 0;
+    });
+    if (is_behind) {
+      model_.for_pages(block, [&](std::size_t g, std::int32_t entry) {
+        NaivePage& page = model_.page(g, entry);
+        page.fence = std::max(page.fence, model_.opened);
+      });
+    }
+  }
+}
+
 void BlockWorld::take_copies(NaiveSequence* committing) {
   for (const PageCopy& copy : manager_.copies()) {
     const auto g = static_cast<std::size_t>(copy.group.value());
     NaivePage& source = model_.page(g, copy.source.value());
     NaivePage& destination = model_.page(g, copy.destination.value());
-    destination.slots = source.slots;
+    (copy.order == CopyOrder::kBeforeStep ? model_.copies_before : model_.copies_after)
+        .emplace_back(&source, &destination);
     destination.group = copy.group.value();
     source.fence = std::max(source.fence, model_.opened);
+    if (copy.reason == CopyReason::kPartialReuse) {
+      spare_behind(g, copy.source.value());
+    }
     expect(is_alive(g, copy.destination.value(), true), "a copy goes to a free page");
     if (copy.reason == CopyReason::kSnapshot) {
       ++counts_.snapshots;
@@ -338,6 +368,13 @@ bool BlockWorld::quota_allows(const Plan& plan, bool most) {
     for (const std::int32_t entry : plan.kept[p]) {
       pages += most && !held.contains(entry) ? 1 : 0;
     }
+    // Its cached pages go first, but those that wait for an epoch need not.
+    for (const auto& [entry, page] : model_.pages[p]) {
+      pages += most && !page.held && page.group >= 0 && page.fence > model_.completed &&
+                       is_alive(static_cast<std::size_t>(page.group), entry, true)
+                   ? 1
+                   : 0;
+    }
     for (std::size_t g = 0; most && g < model_.groups.size(); ++g) {
       pages += model_.groups[g].pool.value() == pool ? plan.most[g] - plan.least[g] : 0;
     }
@@ -386,13 +423,27 @@ void BlockWorld::check_status(BlockStatus status, const Plan& plan) {
   }
 }
 
-std::int64_t BlockWorld::expected_hit(const std::vector<Run>& runs, bool draft) const {
+/// The hit rule, before it is cut by the look-ahead. Which block that goes on differently the
+/// manager compares is its own affair: both answers are right.
+std::int64_t BlockWorld::expected_hit(const PrefixQuery& query, bool draft) {
+  const std::vector<Run> runs = model_.runs(query);
   const auto [whole, more] = naive_match(model_, runs);
-  const std::int64_t limit = std::min(whole + more, static_cast<std::int64_t>(runs.size()) - 2);
-  const std::int64_t hit = naive_frontier(model_, runs, limit, draft);
-  return draft && lookahead_ > 0 && hit > 0
-             ? naive_frontier(model_, runs, std::max<std::int64_t>(0, hit - lookahead_), draft)
-             : hit;
+  PrefixQuery asked = query;
+  asked.draft = draft ? DraftMode::kRequired : DraftMode::kOff;
+  const std::int64_t told = manager_.match_prefix(asked).whole_blocks.count();
+  std::int64_t hit = 0;
+  for (const std::int64_t matched : {whole, whole + more}) {
+    std::int64_t limit = std::min(matched, static_cast<std::int64_t>(runs.size()) - 2);
+    if (draft) {
+      limit = std::max<std::int64_t>(
+          0, std::min(limit, naive_drafted(model_, runs, whole, matched)) - lookahead_);
+    }
+    hit = naive_frontier(model_, runs, std::min(limit, whole), draft);
+    if (hit == told) {
+      break;
+    }
+  }
+  return hit;
 }
 
 void BlockWorld::step(bool deep) {

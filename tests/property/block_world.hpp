@@ -87,9 +87,11 @@ class BlockWorld {
   BlockStatus attempt(const std::function<BlockStatus()>& call);
   void after(const std::function<void()>& effect);
   void read_rows();
+  void spare_behind(std::size_t group, std::int32_t source);
   void take_copies(NaiveSequence* committing);
   void compare(bool deep);
   void compare_sequence(int id);
+  void compare_contents(int id);
   void compare_pools();
 
   [[nodiscard]] Plan empty_plan() const;
@@ -101,7 +103,7 @@ class BlockWorld {
   [[nodiscard]] bool quota_allows(const Plan& plan, bool most);
   [[nodiscard]] bool has_room(const Plan& plan, bool most, std::uint64_t NaivePage::* fence);
   void check_status(BlockStatus status, const Plan& plan);
-  [[nodiscard]] std::int64_t expected_hit(const std::vector<Run>& runs, bool draft) const;
+  [[nodiscard]] std::int64_t expected_hit(const PrefixQuery& query, bool draft);
   [[nodiscard]] bool has_group(const NaiveSequence& s, std::size_t group) const;
 
   PrefixQuery random_query(std::vector<std::int32_t>& tokens);
@@ -135,6 +137,7 @@ class BlockWorld {
   std::map<int, std::vector<std::int32_t>> prompts_{};  // storage of the model's queries
   std::vector<std::vector<std::int32_t>> documents_{};
   std::vector<SuspendedSequence> suspended_{};
+  std::vector<NamespaceId> namespaces_{NamespaceId{0}};
   std::map<std::pair<std::int32_t, std::int32_t>, std::int64_t> quotas_{};  // tenant, pool
   bool has_draft_ = false, only_full_ = true;
   std::int64_t lookahead_ = 0, draft_limit_ = 0;

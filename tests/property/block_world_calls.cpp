@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <functional>
 #include <iterator>
 #include <limits>
@@ -30,6 +31,10 @@ void BlockWorld::advance() {
     model_.completed = to;
     after([] {});
   }
+  model_.run_step();
+  for (const auto& [id, s] : model_.sequences) {
+    compare_contents(id);
+  }
   const std::uint64_t epoch = model_.opened + 1 + static_cast<std::uint64_t>(dice_.below(2));
   now_ += dice_.below(4);
   note("begin_step " + std::to_string(epoch) + " at " + std::to_string(now_));
@@ -46,9 +51,8 @@ PrefixQuery BlockWorld::random_query(std::vector<std::int32_t>& tokens) {
   for (std::int64_t i = dice_.below(3) == 0 ? dice_.below(12) : 0; i > 0; --i) {
     tokens.push_back(static_cast<std::int32_t>(dice_.below(2)));
   }
-  const auto names = static_cast<std::int64_t>(model_.names.size());
   return {.tokens = tokens,
-          .name_space = NamespaceId{static_cast<std::int32_t>(dice_.below(names))},
+          .name_space = dice_.of(namespaces_),
           .public_tokens = Tokens{dice_.one_in(2) ? dice_.below(40) : 0},
           .draft = dice_.of(std::vector{DraftMode::kOff, DraftMode::kIfRoom, DraftMode::kRequired,
                                         DraftMode::kRequired})};
@@ -96,7 +100,7 @@ void BlockWorld::admit_with(const AdmitRequest& request,
   const bool beyond =
       has_draft_ && mode != DraftMode::kOff && std::max(asked, prompt) > draft_limit_;
   const auto plan_for = [&](bool draft) {
-    const std::int64_t hit = cached ? expected_hit(runs, draft) : 0;
+    const std::int64_t hit = cached ? expected_hit(request.prompt, draft) : 0;
     const auto [whole, more] = naive_match(model_, runs);
     Plan plan = empty_plan();
     for (std::size_t g = 0; g < model_.groups.size(); ++g) {
@@ -165,7 +169,7 @@ void BlockWorld::admit_with(const AdmitRequest& request,
   }
   check_status(status, drafts || !draft ? with : without);
 
-  const std::int64_t hit = cached ? expected_hit(runs, drafts) : 0;
+  const std::int64_t hit = cached ? expected_hit(request.prompt, drafts) : 0;
   const std::int64_t partial = outcome.hit.partial.count();
   expect(outcome.hit.whole_blocks.count() == hit, "hit of ", outcome.hit.whole_blocks.count(),
          " tokens instead of ", hit);
@@ -312,7 +316,9 @@ void BlockWorld::commit() {
   for (std::size_t g = 0; g < model_.groups.size(); ++g) {
     const std::int64_t gone = std::ranges::count(s.rows[g], kGone);
     counts_.window_moves += gone > held_first[g] ? 1 : 0;
-    if (model_.is(g, GroupKind::kSlidingWindow) && has_group(s, g)) {
+    // Windows move at the latest when a prefix block is complete.
+    if (model_.is(g, GroupKind::kSlidingWindow) && has_group(s, g) &&
+        s.committed / model_.block > (s.committed - count) / model_.block) {
       const std::int64_t passed =
           manager_.lengths(ids_[id]).computed.count() - model_.groups[g].extent.count();
       expect(gone >= passed / model_.slots(g), "pages behind the window did not go back");
@@ -383,11 +389,13 @@ void BlockWorld::fork() {
     ids_[child] = outcome.sequence;
     prompts_[child] = prompts_[id];
     NaiveSequence s = parent;
-    s.query.tokens = prompts_[child];
     s.reserved = s.committed;
     // Whether the fork has the rest of a prompt that is not committed yet is not said.
     s.prompt = manager_.lengths(outcome.sequence).prompt.count();
     expect(s.prompt == parent.prompt || s.prompt == s.committed, "prompt of a fork");
+    // What it generates itself is private.
+    prompts_[child].resize(std::min(prompts_[child].size(), static_cast<std::size_t>(s.prompt)));
+    s.query.tokens = prompts_[child];
     s.tokens.resize(static_cast<std::size_t>(std::max(s.prompt, s.committed)));
     s.runs.resize(s.tokens.size() + 1);
     s.snapshots.clear();
@@ -415,8 +423,9 @@ void BlockWorld::finish(int id) {
   }
   std::int64_t blocks = s.committed / model_.block;
   for (std::int64_t b = s.on_path; b < blocks; ++b) {
+    const NaiveBlock made = model_.block_of(s, b);
     for (std::size_t g = 0; g < model_.groups.size(); ++g) {
-      for (const std::int32_t entry : model_.block_of(s, b).pages[g]) {
+      for (const std::int32_t entry : made.pages[g]) {
         if (entry != kGone && others.contains({g, entry})) {
           // A run that a fork still has need not stay: ask what did.
           std::vector<std::int32_t> tokens(s.tokens.begin(), s.tokens.begin() + s.committed);
@@ -542,8 +551,8 @@ void BlockWorld::match() {
   const PrefixHit hit = manager_.match_prefix(query);
   const auto [whole, more] = naive_match(model_, runs);
   note("match " + std::to_string(tokens.size()));
-  expect(hit.whole_blocks.count() == expected_hit(runs, draft), "match of ",
-         hit.whole_blocks.count(), " instead of ", expected_hit(runs, draft));
+  expect(hit.whole_blocks.count() == expected_hit(query, draft), "match of ",
+         hit.whole_blocks.count(), " instead of ", expected_hit(query, draft));
   expect(hit.matched.count() <= whole + more &&
              hit.matched.count() >= std::min(whole, static_cast<std::int64_t>(tokens.size()) - 1),
          "matched ", hit.matched.count(), " of ", whole, "+", more);

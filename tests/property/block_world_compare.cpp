@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
+#include <cstdlib>
 #include <functional>
 #include <iterator>
 #include <limits>
@@ -20,18 +22,25 @@
 namespace kvpool::test {
 
 void BlockWorld::compare_sequence(int id) {
-  const NaiveSequence& s = model_.sequences[id];
+  NaiveSequence& s = model_.sequences[id];
   const SequenceLengths lengths = manager_.lengths(ids_[id]);
   std::int64_t computed = 0;
+  std::set<std::uint64_t> open;
   for (const auto& [epoch, committed] : s.history) {
-    computed = epoch <= model_.completed ? std::max(computed, committed) : computed;
+    if (epoch <= model_.completed) {
+      computed = committed;
+    } else {
+      open.insert(epoch);
+    }
   }
   const std::string name = "#" + std::to_string(id) + ": ";
   expect(lengths.reserved.count() == s.reserved && lengths.committed.count() == s.committed &&
              lengths.prompt.count() == s.prompt,
          name, "lengths ", lengths.reserved.count(), ", ", lengths.committed.count());
-  expect(lengths.computed.count() == computed, name, "computed ", lengths.computed.count(),
-         " instead of ", computed);
+  // With commits of more than two steps in flight it may be late.
+  s.is_late = open.size() > 2 || (s.is_late && !open.empty());
+  expect(lengths.computed.count() == computed || (s.is_late && lengths.computed.count() < computed),
+         name, "computed ", lengths.computed.count(), " instead of ", computed);
   for (std::size_t g = 0; g < model_.groups.size(); ++g) {
     const GroupId group{static_cast<std::int32_t>(g)};
     const GroupView view = manager_.view(ids_[id], group);
@@ -55,17 +64,31 @@ void BlockWorld::compare_sequence(int id) {
     for (std::int64_t b = view.held.first.value(); b < view.held.last.value(); ++b) {
       const std::int32_t entry = s.rows[g][static_cast<std::size_t>(b)];
       expect(entry != kGone && is_alive(g, entry, true), where, "holds a free page");
-      const std::vector<Run>& slots = model_.page(g, entry).slots;
+    }
+  }
+}
+
+/// Between two steps every page that a sequence holds has what its tokens say.
+void BlockWorld::compare_contents(int id) {
+  const NaiveSequence& s = model_.sequences[id];
+  for (std::size_t g = 0; g < model_.groups.size(); ++g) {
+    const std::int64_t p = model_.slots(g);
+    for (std::size_t b = 0; b < s.rows[g].size(); ++b) {
+      if (s.rows[g][b] == kGone) {
+        continue;
+      }
+      const std::vector<Run>& slots = model_.page(g, s.rows[g][b]).slots;
       if (model_.is(g, GroupKind::kState)) {
         expect(
             s.committed == 0 || slots == std::vector{s.runs[static_cast<std::size_t>(s.committed)]},
-            where, "not the state of its tokens");
+            "#", id, ": ", model_.groups[g].name, ": not the state of its tokens");
       }
-      for (std::int64_t t = b * p; model_.paged(g) && t < std::min((b + 1) * p, s.committed); ++t) {
+      const std::int64_t first = static_cast<std::int64_t>(b) * p;
+      for (std::int64_t t = first; model_.paged(g) && t < std::min(first + p, s.committed); ++t) {
         expect(
             static_cast<std::size_t>(t % p) < slots.size() &&
                 slots[static_cast<std::size_t>(t % p)] == s.runs[static_cast<std::size_t>(t + 1)],
-            where, "token ", t, " is not in its page");
+            "#", id, ": ", model_.groups[g].name, ": token ", t, " is not in its page");
       }
     }
   }

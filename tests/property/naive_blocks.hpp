@@ -33,6 +33,12 @@ struct NaivePage {
   std::uint64_t earliest = 0;  ///< the same if an eviction does not raise new fences
   std::vector<Run> slots{};    ///< what is written there
 };
+struct NaiveWrite {
+  NaivePage* to = nullptr;
+  std::size_t slot = 0;
+  Run from = 0;  ///< what a state has to hold before; 0 or less for nothing
+  Run run = 0;
+};
 struct NaiveBlock {
   Run parent = 0;
   std::int32_t scope = 0;
@@ -46,7 +52,8 @@ struct NaiveSequence {
   std::vector<Run> runs{0};            ///< [i] names tokens [0, i)
   std::int64_t prompt = 0, reserved = 0, committed = 0, encoder = 0;
   std::vector<std::pair<std::uint64_t, std::int64_t>> history{};  ///< epoch, committed in it
-  bool cached = true;
+  bool is_late = false;  ///< its computed tokens may be more than the manager knows
+  bool cached = true, drafts = false;
   std::int64_t on_path = 0;  ///< its blocks that are the cache's; later ones equal others
   bool attached = true;
   Rows rows{};
@@ -69,6 +76,8 @@ class NaiveBlocks {
   std::map<Run, NaiveBlock> cache{};
   std::map<int, NaiveSequence> sequences{};
   std::map<int, Run> pins{};
+  std::vector<NaiveWrite> writes{};  ///< of the step in hand, as its copies
+  std::vector<std::pair<const NaivePage*, NaivePage*>> copies_before{}, copies_after{};
   std::uint64_t opened = 0, completed = 0;
 
   [[nodiscard]] std::size_t pool_of(std::size_t group) const {
@@ -85,11 +94,14 @@ class NaiveBlocks {
     return !is(group, GroupKind::kState) && !is(group, GroupKind::kCross);
   }
 
-  /// Tokens at `position` belong to the namespace, or to what all without salt share.
+  /// Tokens at `position` belong to the namespace, or to what all without salt share: that part of
+  /// the prompt which is said to be public, in whole blocks.
   [[nodiscard]] std::int32_t scope(const PrefixQuery& query, std::int64_t position) const {
     const NamespaceKey& key = names[static_cast<std::size_t>(query.name_space.value())];
     const NamespaceKey shared{.adapter = key.adapter};
-    if (key != shared && position >= query.public_tokens.count() / block * block) {
+    const auto prompt = std::ssize(query.tokens);
+    if (key != shared &&
+        position >= std::min(query.public_tokens.count(), prompt) / block * block) {
       return query.name_space.value();
     }
     const auto at = std::ranges::find(names, shared) - names.begin();
@@ -107,18 +119,36 @@ class NaiveBlocks {
     return runs;
   }
 
-  /// The step writes tokens [first, last) of a sequence.
+  /// The step in hand writes tokens [first, last) of a sequence, when it runs.
   void write(const NaiveSequence& s, std::int64_t first, std::int64_t last) {
+    const auto run = [&](std::int64_t t) { return s.runs[static_cast<std::size_t>(t)]; };
     for (std::size_t g = 0; g < groups.size(); ++g) {
       if (is(g, GroupKind::kState) && !s.rows[g].empty()) {
-        page(g, s.rows[g][0]).slots = {s.runs[static_cast<std::size_t>(last)]};
+        writes.push_back({&page(g, s.rows[g][0]), 0, run(first), run(last)});
       }
       for (std::int64_t t = first; t < last && paged(g) && !s.rows[g].empty(); ++t) {
         NaivePage& to = page(g, s.rows[g][static_cast<std::size_t>(t / slots(g))]);
-        to.slots.resize(static_cast<std::size_t>(slots(g)));
-        to.slots[static_cast<std::size_t>(t % slots(g))] = s.runs[static_cast<std::size_t>(t + 1)];
+        writes.push_back({&to, static_cast<std::size_t>(t % slots(g)), -1, run(t + 1)});
       }
     }
+  }
+  /// The step runs on the device: copies before it, what it writes, copies after it.
+  void run_step() {
+    for (const auto& [source, destination] : copies_before) {
+      destination->slots = source->slots;
+    }
+    for (const NaiveWrite& write : writes) {
+      write.to->slots.resize(std::max(write.to->slots.size(), write.slot + 1));
+      Run& slot = write.to->slots[write.slot];
+      // A state goes on only from the state before.
+      slot = write.from <= 0 || slot == write.from ? write.run : -1;
+    }
+    for (const auto& [source, destination] : copies_after) {
+      destination->slots = source->slots;
+    }
+    writes.clear();
+    copies_before.clear();
+    copies_after.clear();
   }
   /// Block `b` of a sequence, as the cache would keep it.
   [[nodiscard]] NaiveBlock block_of(const NaiveSequence& s, std::int64_t b) const {
@@ -207,6 +237,19 @@ class NaiveBlocks {
           page.fence = page.earliest = opened;
         }
       }
+    }
+    // Leaves go first: a block waits for those behind it.
+    for (auto& [run, cached] : cache) {
+      std::uint64_t fence = 0;
+      for_pages(cached, [&](std::size_t g, std::int32_t entry) {
+        fence = std::max(fence, is(g, GroupKind::kFull) ? page(g, entry).fence : 0);
+      });
+      for_path(fence > completed ? cached.parent : 0, [&](NaiveBlock& before) {
+        for_pages(before, [&](std::size_t g, std::int32_t entry) {
+          std::uint64_t& waits = page(g, entry).fence;
+          waits = std::max(waits, is(g, GroupKind::kFull) ? fence : 0);
+        });
+      });
     }
   }
 

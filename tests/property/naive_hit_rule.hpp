@@ -78,6 +78,22 @@ namespace kvpool::test {
   return 0;
 }
 
+/// How far the drafter has what is cached: to the first block without its pages; `matched` when all
+/// have them.
+[[nodiscard]] inline std::int64_t naive_drafted(const NaiveBlocks& model,
+                                                const std::vector<Run>& runs, std::int64_t whole,
+                                                std::int64_t matched) {
+  for (std::int64_t end = model.block; end <= whole; end += model.block) {
+    for (std::size_t g = 0; g < model.groups.size(); ++g) {
+      if (model.groups[g].is_draft && model.groups[g].kind == GroupKind::kFull &&
+          model.cache.at(runs[static_cast<std::size_t>(end)]).pages[g].front() == kGone) {
+        return end - model.block;
+      }
+    }
+  }
+  return matched;
+}
+
 /// Whether a call can have `demand` pages of each group of a pool beside keeping `kept`.
 /// `fence`: from when on a page that nobody holds counts as free; null for always.
 [[nodiscard]] inline bool naive_fits(const NaiveBlocks& model, std::size_t pool,

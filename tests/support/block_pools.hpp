@@ -61,7 +61,10 @@ inline LayerGroup mla_group() {
 /// One recurrent layer.
 inline LayerGroup state_group() {
   return {.is_state = true,
-          .layers = {{.kind = CacheKind::kState, .conv_elements = 32, .matrix_elements = 64}}};
+          .layers = {{.kind = CacheKind::kState,
+                      .kv_heads = Heads{1},
+                      .conv_elements = 32,
+                      .matrix_elements = 64}}};
 }
 
 /// A pool of `slabs` usable slabs behind one reserved one. @param page 0 for states

@@ -113,22 +113,22 @@ TEST_CASE("complaint 9: pages of a window do not go while a step in flight reads
   const auto first_held = [&] {
     return engine.blocks.view(sequence, GroupId{kSecond}).held.first.value();
   };
-  // Three steps are in flight; each adds eight tokens.
-  for (int i = 0; i < 3; ++i) {
-    engine.begin();
-    REQUIRE(engine.blocks.commit(sequence, prompt(2 + i, 8)) == BlockStatus::kOk);
-  }
-  CHECK(engine.blocks.lengths(sequence).committed == Tokens{32});
+  // Two steps are in flight: the prompt's, and one of 16 tokens.
+  engine.begin();
+  REQUIRE(engine.blocks.commit(sequence, prompt(2, 16)) == BlockStatus::kOk);
+  CHECK(engine.blocks.lengths(sequence).committed == Tokens{24});
   CHECK(engine.blocks.lengths(sequence).computed == Tokens{0});
   CHECK(first_held() == 0);
-  // The prompt's step is done: the next reader stands at position 8 and sees 1..8.
+  // The prompt's is done: the next reader stands at position 8 and sees 1..8.
   REQUIRE(engine.blocks.complete_until(Epoch{1}) == BlockStatus::kOk);
   engine.begin();
-  REQUIRE(engine.blocks.commit(sequence, std::vector{1}) == BlockStatus::kOk);
+  REQUIRE(engine.blocks.commit(sequence, prompt(3, 8)) == BlockStatus::kOk);
+  CHECK(engine.blocks.lengths(sequence).computed == Tokens{8});
   CHECK(first_held() == 0);
-  REQUIRE(engine.blocks.complete_until(Epoch{3}) == BlockStatus::kOk);
+  REQUIRE(engine.blocks.complete_until(Epoch{2}) == BlockStatus::kOk);
   engine.begin();
-  REQUIRE(engine.blocks.commit(sequence, std::vector{1}) == BlockStatus::kOk);
+  // A window moves at the latest when a block is complete.
+  REQUIRE(engine.blocks.commit(sequence, prompt(4, 4)) == BlockStatus::kOk);
   // 24 tokens are settled: position 24 sees 17..24, so blocks 0..3 are behind.
   CHECK(first_held() == 4);
   engine.check();
@@ -393,7 +393,9 @@ TEST_CASE("complaint 34: an admission that fails keeps no slot of state") {
 TEST_CASE("complaint 35: eviction from a full pool does not slow down with its leaves") {
   const auto time_per_admission = [](std::int64_t leaves) {
     StepEngine engine{{target_pool({full_group()}, 16, leaves)},
-                      {.max_length = Tokens{256}, .partial_page_reuse = false}};
+                      {.max_length = Tokens{256},
+                       .partial_page_reuse = false,
+                       .max_cached_runs = 2 * leaves}};
     std::int32_t next = 0;
     const auto admit_one = [&] {
       std::vector<std::int32_t> tokens(16, 1);

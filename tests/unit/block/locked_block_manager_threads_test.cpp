@@ -31,7 +31,7 @@ TEST_CASE("threads share a locked block manager") {
   const auto expect = [&](BlockStatus status) { wrong += status == BlockStatus::kOk ? 0 : 1; };
 
   const auto schedule = [&](std::int32_t thread) {
-    for (std::int32_t i = 0; i < 400; ++i) {
+    for (std::int32_t i = 0; admitted < 1'000; ++i) {
       // Prompts are shared between the threads, so that they hit and evict one another's.
       const std::vector<std::int32_t> tokens = tokens_from((i % 7) * 1'000, 20 + (i + thread) % 30);
       const AdmitOutcome outcome = locked.with([&](BlockManager& blocks) {
@@ -40,6 +40,7 @@ TEST_CASE("threads share a locked block manager") {
         return made;
       });
       if (outcome.status != BlockStatus::kOk) {
+        std::this_thread::yield();  // until the clock has moved on
         continue;
       }
       ++admitted;
@@ -89,7 +90,7 @@ TEST_CASE("threads share a locked block manager") {
     threads.emplace_back(watch);
   }
   CHECK(wrong == 0);
-  CHECK(admitted > 300);
+  CHECK(admitted >= 1'000);
   locked.with([](BlockManager& blocks) {
     CHECK(blocks.live_sequences() == Sequences{0});
     CHECK(blocks.counters().admitted == blocks.counters().released);

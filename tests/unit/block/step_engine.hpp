@@ -38,7 +38,7 @@ class StepEngine {
     REQUIRE(outcome.status == BlockStatus::kOk);
     return outcome;
   }
-  /// Commits the rest of a prompt, ending pieces where snapshots are taken.
+  /// Commits the rest of a prompt. Steps end where snapshots are taken.
   void prefill(SequenceId sequence) {
     for (;;) {
       const SequenceLengths lengths = blocks.lengths(sequence);
@@ -48,6 +48,9 @@ class StepEngine {
       }
       count = std::min(count, blocks.tokens_to_next_snapshot(sequence).value_or(count));
       REQUIRE(blocks.commit_prompt(sequence, count) == BlockStatus::kOk);
+      if (blocks.lengths(sequence).committed < lengths.prompt) {
+        next();
+      }
     }
   }
   /// Leaves a prompt in the cache, free to be evicted.
