@@ -179,7 +179,9 @@ int main() {
     if (const auto done = engine->step(); !done) {
       return example::fail(done.error());
     }
-    std::cout << engine->describe() << '\n';
+    if (engine->statistics().steps % 8 == 1) {
+      std::cout << engine->describe() << '\n';
+    }
   }
 
   example::Claims claims;

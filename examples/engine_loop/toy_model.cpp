@@ -13,7 +13,7 @@ namespace {
 
 using kvpool::Result;
 
-constexpr std::int32_t kDim = 16;
+constexpr std::int64_t kDim = 16;
 constexpr std::int64_t kTargetLayers = 4;
 
 std::uint64_t mix(std::uint64_t value) {
@@ -150,7 +150,7 @@ kvpool::ModelConfig drafter_config() {
 
 Result<std::vector<std::int32_t>> generate_alone(std::span<const std::int32_t> prompt,
                                                  std::size_t count) {
-  constexpr std::int32_t kHeads = 2;
+  constexpr std::int64_t kHeads = 2;
   const auto length = static_cast<std::int32_t>(prompt.size() + count);
   const std::int64_t row = kDim * std::int64_t{sizeof(std::uint16_t)};
   // Per layer keys, then values, [token][head][dim]: one page that holds everything.

@@ -1,7 +1,6 @@
 // SPDX-FileCopyrightText: The kvpool authors
 // SPDX-License-Identifier: Apache-2.0
 #include <kvpool/block/table_batch.hpp>
-
 #include <kvpool/cuda/cuda_queue.hpp>
 #include <kvpool/cuda/device_memory.hpp>
 #include <kvpool/cuda/pinned_memory.hpp>
@@ -40,8 +39,7 @@ void check_tables(CudaQueue& queue, const BlockManager& manager, const TableBatc
     const PageTableView view = batch.view(group, 0);
     const auto stride = static_cast<std::size_t>(view.row_stride_entries);
     const auto lengths = read_numbers(queue, view.lengths, static_cast<std::size_t>(rows));
-    const auto entries =
-        read_numbers(queue, view.entries, static_cast<std::size_t>(rows) * stride);
+    const auto entries = read_numbers(queue, view.entries, static_cast<std::size_t>(rows) * stride);
     for (std::int64_t row = 0; row < rows; ++row) {
       const auto sequence = batch.sequence(row);
       const GroupView expected = sequence ? manager.view(*sequence, group) : GroupView{};
@@ -49,8 +47,7 @@ void check_tables(CudaQueue& queue, const BlockManager& manager, const TableBatc
       REQUIRE(lengths[static_cast<std::size_t>(row)] == reserved);
       for (auto block = static_cast<std::size_t>(expected.held.first.value());
            block < static_cast<std::size_t>(expected.held.last.value()); ++block) {
-        REQUIRE(entries[static_cast<std::size_t>(row) * stride + block] ==
-                expected.entries[block]);
+        REQUIRE(entries[static_cast<std::size_t>(row) * stride + block] == expected.entries[block]);
       }
     }
   }
@@ -98,8 +95,8 @@ TEST_CASE("tables on the device follow the manager, one copy and one launch a st
       }
       REQUIRE(staged == BlockStatus::kOk);
       must(batch.enqueue());
-      must(kernels::apply_table_deltas(kernels::table_delta_params(batch.update()),
-                                       queue.stream()));
+      must(
+          kernels::apply_table_deltas(kernels::table_delta_params(batch.update()), queue.stream()));
       ++rounds;
     } while (batch.has_more());
     if (step % 10 == 0) {

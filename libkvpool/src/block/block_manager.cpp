@@ -172,12 +172,12 @@ BlockStatus BlockManager::commit(SequenceId sequence,
   }
   // What is written behind the committed tokens does not count yet.
   std::int32_t* const to = of->write;
-  std::int32_t least = 0;
+  std::int32_t signs = 0;
   for (std::size_t i = 0; i < tokens.size(); ++i) {
     to[i] = tokens[i];
-    least = std::min(least, tokens[i]);
+    signs |= tokens[i];
   }
-  if (least < -m.items) {
+  if (signs < 0 && !m.are_known(tokens)) {
     return BlockStatus::kInvalid;
   }
   of->write = to + count;

@@ -485,13 +485,13 @@ SequenceId BlockManager::Impl::start(const AdmitRequest& request, const Match& m
 
   // Pages.
   prepare(need);
-  std::int64_t pages = 0;
+  std::int64_t all_pages = 0;
   std::int64_t least_free = INT64_MAX;
   each(h.groups, [&](std::size_t g) {
-    pages += need.pages[g];
+    all_pages += need.pages[g];
     least_free = std::min(least_free, groups[g].pages->free_slab_count());
   });
-  const bool plenty = pages <= least_free;
+  const bool plenty = all_pages <= least_free;
   each(h.groups, [&](std::size_t g) {
     Cell& at = cell(sequence, g);
     if (groups[g].paged) {

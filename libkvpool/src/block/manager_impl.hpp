@@ -4,30 +4,19 @@
 
 #include <kvpool/block/block_manager.hpp>
 
-#include "block/divider.hpp"
-#include "block/level_lists.hpp"
-#include "block/name_tables.hpp"
-#include "block/page_pool_impl.hpp"
-#include "block/reserved_array.hpp"
-#include "block/run_tree.hpp"
-#include "block/timing_wheel.hpp"
+#include "block/manager_tables.hpp"
 
-#include <array>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <vector>
 
 namespace kvpool {
 
-/// Groups that a manager can have: one bit each in a word.
-inline constexpr std::size_t kMaxGroups = 64;
-/// Runs that the tokens of one call may be stored in.
-inline constexpr std::uint32_t kMostTokenRuns = 16;
-/// Tokens to come that a sequence has room for at first, and again when the room is used up.
-inline constexpr std::int64_t kTokenRoom = 256;
+using block::kMaxGroups;
+using block::kMostTokenRuns;
+using block::kTokenRoom;
 
 /// Inside of the block manager. A page is *held* (by a sequence or pin), *idle* (cached, may be
 /// evicted) or *cooling* (as idle, but an epoch that may read it is open).
@@ -35,265 +24,23 @@ inline constexpr std::int64_t kTokenRoom = 256;
 /// Pages of full groups are held and evicted with the runs that they belong to. Pages of the other
 /// groups ("independent": windows, chunks, encoder tokens, states) count their holders one by one,
 /// and can go while their run stays, which leaves a hole.
-struct BlockManager::Impl {
+struct BlockManager::Impl : block::ManagerTables {
   using Cursor = block::Cursor;
   using Run = block::Run;
 
-  /// A group and its tables.
-  struct Group {
-    GroupKind kind = GroupKind::kFull;
-    bool independent = false;
-    bool draft = false;
-    /// Shared through prefixes: full, windows, chunks (states by snapshots).
-    bool paged = false;
-    std::int32_t pool = 0;
-    std::int32_t group_in_pool = 0;
-    /// Tokens of a page.
-    std::int64_t page = 1;
-    block::Divider by_page;
-    block::Divider by_extent;
-    /// Pages of a prefix block; 1 for snapshots of state.
-    std::int64_t per_block = 0;
-    std::int64_t extent = 0;
-    /// Columns of a sequence's row.
-    std::size_t columns = 0;
-    PagePool::Impl* pages = nullptr;
-    std::int64_t idle = 0;
-    std::int64_t cooling = 0;
-    /// [units * per_block] Pages by unit; -1 for a hole.
-    ReservedArray<std::int32_t> by_unit;
-    /// [sequences * columns] The tables.
-    ReservedArray<std::int32_t> rows;
-    /// Independent groups: what is idle, and what is cooling, in order.
-    LevelLists lists;
-    LinkedList cooling_list;
-  };
+  using Group = block::ManagedGroup;
+  using Meta = block::PageMeta;
+  using Pool = block::ManagedPool;
+  using Hot = block::HotSequence;
+  using Cold = block::ColdSequence;
+  using Cell = block::SequenceCell;
+  using Pin = block::PinnedPrefix;
+  using Tenant = block::TenantAccount;
+  using Need = block::PageNeed;
+  using Match = block::PrefixMatch;
+  using Segment = block::TokenSegment;
 
-  /// What is known of a page beside its being out, by slot.
-  struct Meta {
-    enum Flag : std::uint8_t {
-      kRecorded = 1,  ///< has a place in `by_unit`
-      kKept = 2,      ///< its run is published: it stays when nobody holds it
-      kListed = 4,
-      kCooling = 8,
-    };
-    std::uint32_t holders;
-    /// Place in `by_unit`, when recorded (and for all full groups of shared pools).
-    std::uint32_t place;
-    Link list;
-    Link tenant_list;
-    /// Low bits of the epoch in which it was last let go of.
-    std::uint32_t epoch;
-    std::uint16_t tenant;
-    std::uint8_t level;
-    std::uint8_t flags;
-
-    [[nodiscard]] bool has(Flag flag) const noexcept { return (flags & flag) != 0; }
-    void set(Flag flag) noexcept { flags = static_cast<std::uint8_t>(flags | flag); }
-    void clear(Flag flag) noexcept { flags = static_cast<std::uint8_t>(flags & ~flag); }
-  };
-  static_assert(sizeof(Meta) == 32);
-
-  /// A pool.
-  struct Pool {
-    explicit Pool(PagePool page_pool) noexcept : pages{std::move(page_pool)} {}
-    PagePool pages;
-    /// Only for pools with independent groups, or shared ones.
-    ReservedArray<Meta> meta;
-    /// Its groups, [first, last) of the manager's.
-    std::size_t first_group = 0;
-    std::size_t last_group = 0;
-  };
-
-  /// What a step reads and writes of a sequence: one line of the processor's cache.
-  struct Hot {
-    /// Generation of the live sequence, or `kNil`.
-    std::uint32_t generation;
-    std::int32_t reserved;
-    std::int32_t committed;
-    /// Reserved tokens up to which no group needs a page.
-    std::int32_t boundary;
-    /// Committed tokens from which on a commit has more to do than to store tokens.
-    std::int32_t event;
-    /// Committed tokens of epochs before `previous_epoch`.
-    std::int32_t settled;
-    /// Where the next committed token goes.
-    std::int32_t* write;
-    std::uint64_t changed;
-    std::uint64_t groups;
-    /// Committed tokens of epochs up to `previous_epoch`.
-    std::int32_t previous;
-    std::uint32_t previous_epoch;
-    std::uint32_t last_epoch;
-    /// Reserved tokens from which on no group has a page too many.
-    std::int32_t last_page;
-  };
-  static_assert(sizeof(Hot) == 64);
-
-  /// The rest of a sequence.
-  struct Cold {
-    std::uint32_t generation;
-    /// Run that the next complete block belongs to, and the one that tokens are written to.
-    std::uint32_t open;
-    std::uint32_t tail;
-    std::int32_t prompt;
-    std::int32_t open_base;
-    std::int32_t tail_base;
-    /// Tokens in complete blocks that are recorded in runs.
-    std::int32_t done;
-    /// Tokens whose pages in draft groups are recorded in runs.
-    std::int32_t draft_done;
-    std::int32_t public_tokens;
-    std::int32_t encoder_tokens;
-    std::int32_t name_space;
-    /// Committed tokens that a drafter has; -1 while it follows.
-    std::int32_t draft_computed;
-    /// Committed tokens that the live states are exact at; -1 while they follow.
-    std::int32_t state_computed;
-    /// Tokens of the last snapshot; 0 for none.
-    std::int32_t snapshot;
-    std::uint16_t tenant;
-    std::uint8_t generated_priority;
-    bool caches;
-    /// As asked for in its request.
-    bool uses_cache;
-    DraftMode draft_mode;
-    DraftNotice notice;
-    std::int64_t generated_ttl;
-    std::uint64_t released_in;
-  };
-
-  /// A sequence in a group: its pages are those of columns [first, end).
-  struct Cell {
-    std::int32_t first = 0;
-    std::int32_t end = 0;
-    std::int32_t changed_first = 0;
-    std::int32_t changed_end = 0;
-    /// Page of the last snapshot that the sequence holds, in groups of states; -1 for none.
-    std::int32_t snapshot = -1;
-  };
-
-  struct Pin {
-    std::uint32_t generation;
-    std::uint32_t run;
-    std::int64_t tokens;
-    bool draft;
-    bool live;
-  };
-
-  struct Tenant {
-    std::int64_t used = 0;
-    std::int64_t idle = 0;
-    std::int64_t cooling = 0;
-    /// -1 for none.
-    std::int64_t quota = -1;
-  };
-
-  /// What a call needs: pages per group, of which so many are charged to `tenant`; and what it is
-  /// about to hold of what is idle now.
-  struct Need {
-    /// Nothing, for a manager of `groups` groups; the rest of the arrays stays as it is.
-    explicit Need(std::size_t groups) noexcept {  // NOLINT: see above
-      for (std::size_t g = 0; g < groups; ++g) {
-        pages[g] = 0;
-        own[g] = 0;
-        pinned[g] = 0;
-        pinned_own[g] = 0;
-      }
-    }
-
-    std::array<std::int64_t, kMaxGroups> pages;
-    std::array<std::int64_t, kMaxGroups> own;
-    std::array<std::int64_t, kMaxGroups> pinned;
-    /// By pool; a manager has no more pools than groups.
-    std::array<std::int64_t, kMaxGroups> pinned_own;
-    std::size_t tenant = 0;
-  };
-
-  /// What the cache has of a prompt.
-  struct Match {
-    PrefixHit hit;
-    /// End of the whole blocks.
-    Cursor at;
-    /// Block whose pages are copied for the partial tokens.
-    std::uint32_t partial_run = 0;
-    std::uint32_t partial_unit = 0;
-  };
-
-  /// Attributes of tokens from a position on.
-  struct Segment {
-    std::int32_t name_space = 0;
-    std::uint16_t tenant = 0;
-    std::uint8_t priority = kDefaultPriority;
-    std::int64_t ttl = 0;
-    /// First token of the next segment.
-    std::int64_t end = 0;
-  };
-
-  explicit Impl(const BlockManagerOptions& given)
-      : options{given}, names{static_cast<std::size_t>(given.max_tenants)} {}
-
-  // Set up in manager_create.cpp.
-  BlockManagerOptions options;
-  std::vector<PoolDescriptor> descriptors;
-  std::vector<CacheGroup> described;
-  std::vector<Pool> pools;
-  std::vector<Group> groups;
-  block::NameTables names;
-  /// Items that have names: tokens below -items mean nothing.
-  std::int64_t items = 0;
-  block::RunTree runs;
-  block::TimingWheel timers;
-  /// [runs] Time to live, 0 for none, and when it is over.
-  ReservedArray<std::int64_t> time_to_live;
-  ReservedArray<std::int64_t> expires;
-  /// [runs] Neighbours among the listed runs of one tenant.
-  ReservedArray<Link> tenant_links;
-  /// [units] Run of a unit with pages in a shared pool.
-  ReservedArray<std::uint32_t> run_of_unit;
-  /// Tokens of a prefix block.
-  std::int64_t block_tokens = 1;
-  block::Divider by_block;
-  std::uint64_t all_groups = 0;
-  std::uint64_t draft_groups = 0;
-  std::uint64_t state_groups = 0;
-  bool has_windows = false;
-  bool all_full = false;
-  bool any_shared = false;
-  bool has_cross = false;
-  std::int64_t draft_limit = 0;
-  /// Pages of a prefix block, over all groups.
-  std::int64_t pages_per_block = 0;
-
-  ReservedArray<Hot> hot;
-  ReservedArray<Cold> cold;
-  ReservedArray<Cell> cells;
-  std::vector<std::uint32_t> free_sequences;
-  std::vector<Pin> pins;
-  std::vector<std::uint32_t> free_pins;
-  /// [tenants * pools], and lists of what is idle: [tenants], [tenants * groups].
-  std::vector<Tenant> tenants;
-  /// [tenants] Has a quota in some pool.
-  std::vector<bool> limited;
-  std::vector<LinkedList> tenant_runs;
-  std::vector<LinkedList> tenant_pages;
-
-  LevelLists run_lists;
-  LinkedList cooling_runs;
-  std::uint32_t stamp = 0;
-
-  std::uint64_t opened = 0;
-  std::uint64_t completed = 0;
-  std::int64_t now = 0;
-  SequenceId current;
-
-  std::vector<PageCopy> copies;
-  std::vector<GroupShortage> shortage_lines;
-  Shortage shortage;
-  BlockManagerCounters counters;
-  std::int64_t live = 0;
-  /// Pages still to be taken by the present call, of shared pools.
-  std::array<std::int64_t, kMaxGroups> remaining{};
+  using ManagerTables::ManagerTables;
 
   // manager_create.cpp
   Result<void> set_up(std::span<const PoolDescriptor> pool_descriptors);

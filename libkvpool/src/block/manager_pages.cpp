@@ -160,7 +160,7 @@ std::int32_t BlockManager::Impl::take(std::size_t group, std::size_t tenant, boo
     if (pool.free_page_count() == 0) {
       evict_one(group);
     }
-    page = pool.take(0, true);
+    page = pool.silent ? pool.take_simple() : pool.take(0, true);
   } else {
     const Pool& at = pools[static_cast<std::size_t>(of.pool)];
     page = pool.take(of.group_in_pool, plenty);

@@ -305,14 +305,29 @@ BlockStatus BlockManager::Impl::append_slow(std::size_t sequence, std::int64_t r
     });
     if (pages <= least_free) {
       current = {.index = static_cast<std::uint32_t>(sequence), .generation = h.generation};
+      std::int64_t boundary =
+          (h.groups & draft_groups) != 0 ? draft_limit : options.max_length.count();
+      std::int64_t last_page = -1;
       each(mask, [&](std::size_t g) {
-        const std::int64_t end = groups[g].by_page.ceil(reserved);
-        if (groups[g].paged && end > cell(sequence, g).end) {
-          take_columns(sequence, g, end, true);
+        const Group& group = groups[g];
+        if (!group.paged) {
+          return;
         }
+        Cell& at = cell(sequence, g);
+        const std::int64_t end = group.by_page.ceil(reserved);
+        if (end - at.end > 1) {
+          take_columns(sequence, g, end, true);
+        } else if (end > at.end) {
+          row(sequence, g)[at.end] = take(g, charged_to(c, at.end * group.page), true);
+          mark_changed(sequence, g, at.end, end);
+          ++at.end;
+        }
+        boundary = std::min(boundary, at.end * group.page);
+        last_page = std::max(last_page, (at.end - 1) * group.page);
       });
       h.reserved = static_cast<std::int32_t>(reserved);
-      set_boundary(sequence);
+      h.boundary = static_cast<std::int32_t>(boundary);
+      h.last_page = static_cast<std::int32_t>(last_page);
       if (has_windows) {
         set_event(sequence);
       }

@@ -327,6 +327,7 @@ Result<PagePool> PagePool::create(const PoolDescriptor& pool, const PagePoolOpti
   auto impl = std::make_unique<Impl>();
   impl->options = options;
   impl->shared = pool.groups.size() > 1 || pool.groups.front().pages_per_slab != 1;
+  impl->silent = options.gate.admits == nullptr && options.on_allocate.call == nullptr;
   impl->first_slab = static_cast<std::int32_t>(pool.reserved_slabs.count());
   impl->slabs_end = static_cast<std::int32_t>(pool.total_slabs().count());
   impl->fresh = impl->first_slab;

@@ -88,6 +88,8 @@ struct PagePool::Impl {
   PagePoolOptions options;
   /// More than one group: slabs move between them.
   bool shared = false;
+  /// Nobody is asked or told when a page is handed out.
+  bool silent = true;
   std::int32_t first_slab = 0;
   std::int32_t slabs_end = 0;
   /// Most pages a slab, over the groups.
@@ -158,6 +160,14 @@ struct PagePool::Impl {
   /// Pages of a simple pool that are in and settled.
   [[nodiscard]] std::int64_t free_page_count() const noexcept { return free_slab_count(); }
 
+  /// Hands out a page of a pool that is not shared. @pre one is free; no gate, no hook
+  std::int32_t take_simple() noexcept {
+    const std::int32_t page =
+        free_count > 0 ? free_stack[static_cast<std::size_t>(--free_count)] : fresh++;
+    ++groups.front().out;
+    set_out(static_cast<std::uint32_t>(page), true);
+    return page;
+  }
   /// Hands out a page, or returns -1. Shared pools: from an open slab with a busy page, then, when
   /// `may_take_slab`, from a quiet one or a free slab.
   std::int32_t take(std::int32_t group, bool may_take_slab) noexcept;

@@ -72,8 +72,9 @@ std::string_view ArgumentReader::word() {
 
 template <typename T>
 void ArgumentReader::number(std::string_view text, T& value) {
-  const char* const end = text.data() + text.size();
-  const auto read = std::from_chars(text.data(), end, value);
+  const char* const first = text.data();
+  const char* const end = first + text.size();
+  const auto read = std::from_chars(first, end, value);
   ok_ = ok_ && read.ec == std::errc{} && read.ptr == end;
 }
 

@@ -327,7 +327,7 @@ TEST_CASE("the manager stays consistent under random calls", "[block][block_mana
 }
 
 TEST_CASE("the manager stays consistent under very many random calls", "[.long]") {
-  stress_all_scenes(300, 2000);
+  stress_all_scenes(150, 1000);
 }
 
 }  // namespace

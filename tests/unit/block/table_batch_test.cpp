@@ -42,8 +42,8 @@ constexpr std::array kGroups = {kFullGroup, kWindowGroup, kDraftGroup};
 /// A target of a full group and a window of 8 with pages of 4, a drafter with pages of 8.
 std::vector<PoolDescriptor> pools() {
   return {cache_pool("target", PoolRole::kTarget,
-                     {{}, {.kind = SpanKind::kSlidingWindow, .extent = Tokens{8}}}, 4, 200),
-          cache_pool("draft", PoolRole::kDraft, {{}}, 8, 100)};
+                     {{}, {.kind = SpanKind::kSlidingWindow, .extent = Tokens{8}}}, 4, 400),
+          cache_pool("draft", PoolRole::kDraft, {{}}, 8, 200)};
 }
 
 BlockManager manager_of(std::int64_t max_length = 64) {
@@ -81,6 +81,18 @@ bool row_is_current(const TableBatch& batch, const BlockManager& manager, std::i
 void update(TableBatch& batch, BlockManager& manager) {
   REQUIRE(batch.stage(manager) == BlockStatus::kOk);
   REQUIRE(batch.enqueue().has_value());
+}
+
+/// What `apply_table_deltas` does on a device.
+void apply_deltas(const TableBatch& batch) {
+  const kernels::TableDeltaParams params = kernels::table_delta_params(batch.update());
+  REQUIRE(*params.delta_count <= params.delta_capacity);
+  for (std::int32_t i = 0; i < *params.delta_count; ++i) {
+    const PageTableDelta& delta = params.deltas[i];
+    REQUIRE(delta.column < params.row_stride_entries);
+    params.entries[delta.row * params.row_stride_entries + delta.column] = delta.entry;
+  }
+  std::copy_n(params.new_lengths, params.rows, params.lengths);
 }
 
 TEST_CASE("a step's changes reach the tables of every group", "[block][table_batch]") {
@@ -130,6 +142,29 @@ TEST_CASE("only what changed is staged", "[block][table_batch]") {
   update(batch, manager);
   CHECK(batch.staged().deltas.size() == 3);
   CHECK(row_is_current(batch, manager, 0, sequence));
+}
+
+TEST_CASE("long rows are many lines of 64 entries", "[block][table_batch]") {
+  BlockManager manager = manager_of(1'000);
+  const TableApply apply = GENERATE(TableApply::kByCopies, TableApply::kByKernel);
+  TableBatch batch = batch_of(manager, {.rows = 2, .apply = apply}, HostQueue{});
+  // 250 columns of 4 tokens are four lines, 125 of 8 are two.
+  CHECK(batch.view(kFullGroup, 0).row_stride_entries == 256);
+  CHECK(batch.view(kDraftGroup, 0).row_stride_entries == 128);
+  const SequenceId first = admitted(manager, tokens_from(1'000, 300));
+  const SequenceId second = admitted(manager, tokens_from(2'000, 257));
+  REQUIRE(batch.bind(manager, 0, first) == BlockStatus::kOk);
+  REQUIRE(batch.bind(manager, 1, second) == BlockStatus::kOk);
+  for (int step = 0; step < 3; ++step) {
+    update(batch, manager);
+    if (apply == TableApply::kByKernel) {
+      apply_deltas(batch);
+    }
+    CHECK(length_at(batch.view(kFullGroup, 0), 1) == 257 + step * 4);
+    CHECK(row_is_current(batch, manager, 0, first));
+    CHECK(row_is_current(batch, manager, 1, second));
+    REQUIRE(manager.append(second, Tokens{4}) == BlockStatus::kOk);
+  }
 }
 
 TEST_CASE("rejected tokens shorten a row, and other pages may follow", "[block][table_batch]") {
@@ -347,17 +382,9 @@ TEST_CASE("one copy and one kernel do what many copies do", "[block][table_batch
   const SequenceId second = admitted(manager, tokens_from(200, 3), DraftMode::kOff);
   REQUIRE(batch.bind(manager, 0, first) == BlockStatus::kOk);
   REQUIRE(batch.bind(manager, 2, second) == BlockStatus::kOk);
-  const kernels::TableDeltaParams arguments = kernels::table_delta_params(batch.update());
   for (int step = 0; step < 5; ++step) {
     update(batch, manager);
-    // What `apply_table_deltas` does.
-    REQUIRE(*arguments.delta_count <= arguments.delta_capacity);
-    for (std::int32_t i = 0; i < *arguments.delta_count; ++i) {
-      const PageTableDelta& delta = arguments.deltas[i];
-      REQUIRE(delta.column < arguments.row_stride_entries);
-      arguments.entries[delta.row * arguments.row_stride_entries + delta.column] = delta.entry;
-    }
-    std::copy_n(arguments.new_lengths, arguments.rows, arguments.lengths);
+    apply_deltas(batch);
     CHECK(length_at(batch.view(kFullGroup, 0), 0) == 21 + 3 * step);
     CHECK(length_at(batch.view(kDraftGroup, 0), 2) == 0);
     CHECK(row_is_current(batch, manager, 0, first));

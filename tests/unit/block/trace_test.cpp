@@ -9,6 +9,8 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <fstream>
+#include <iterator>
 #include <set>
 #include <sstream>
 #include <string>
@@ -135,13 +137,14 @@ TEST_CASE("every call has a line with its arguments and its answer", "[block][tr
     CHECK(lines[i].find(" = ") != std::string::npos);
     names.insert(lines[i].substr(0, lines[i].find(' ')));
   }
-  CHECK(names == std::set<std::string>{
-                     "admit",         "append",         "begin_step", "clear_copies", "commit",
-                     "commit_prompt", "complete_until", "evict",      "fingerprint",  "flush_cache",
-                     "fork",          "item",           "namespace",  "pin",          "preempt",
-                     "probe",         "quota",          "release",    "reset", "restore_snapshot",        "resume",
-                     "set_computed",  "stop_drafting",  "suspend",    "tenant",       "truncate",
-                     "unpin"});
+  CHECK(names ==
+        std::set<std::string>{"admit",       "append",        "begin_step",     "clear_copies",
+                              "commit",      "commit_prompt", "complete_until", "evict",
+                              "fingerprint", "flush_cache",   "fork",           "item",
+                              "namespace",   "pin",           "preempt",        "probe",
+                              "quota",       "release",       "reset",          "restore_snapshot",
+                              "resume",      "set_computed",  "stop_drafting",  "suspend",
+                              "tenant",      "truncate",      "unpin"});
   CHECK(lines[0] == "kvpool.trace/1");
   const auto has = [&](const std::string& line) {
     return std::ranges::find(lines, line) != lines.end();
@@ -196,6 +199,20 @@ TEST_CASE("a replay that goes another way names the line", "[block][trace]") {
   const auto state = replay("kvpool.trace/1\nfingerprint = 0000000000000000\n", stepped);
   REQUIRE_FALSE(state.has_value());
   CHECK(state.error().key == "line 2");
+}
+
+TEST_CASE("the trace in the documentation runs", "[block][trace]") {
+  std::ifstream file{std::string{KVPOOL_SOURCE_DIR} + "/docs/block_manager.md"};
+  const std::string text{std::istreambuf_iterator<char>{file}, {}};
+  const std::size_t first = text.find("```\nkvpool.trace/1\n");
+  REQUIRE(first != std::string::npos);
+  const std::size_t last = text.find("```", first + 4);
+  BlockManager manager = manager_of();
+  const auto replayed = replay(text.substr(first + 4, last - first - 4), manager);
+  if (!replayed) {
+    FAIL(replayed.error().message);
+  }
+  CHECK(*replayed == 5);
 }
 
 TEST_CASE("what is no trace is refused with its line", "[block][trace]") {

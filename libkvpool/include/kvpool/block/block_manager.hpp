@@ -34,8 +34,8 @@ namespace kvpool {
 /// Calls of a step (`append`, `commit`, `truncate`, `fork`, `release`, `match_prefix`, `admit`, and
 /// the reads) do not allocate, lock, throw or log, and their work does not depend on the size of
 /// the pools or the number of cached runs. They answer with a `BlockStatus`; unless it is `kOk`,
-/// nothing has changed: no page was taken in any group, and nothing was evicted (pages that a window
-/// has passed may have gone back, as they do at any call).
+/// nothing has changed: no page was taken in any group, and nothing was evicted (pages that a
+/// window has passed may have gone back, as they do at any call).
 ///
 /// Terms. Token positions are the common coordinate of all groups. For every sequence
 /// reserved >= committed >= computed. A *prefix block* is the least common multiple of the page

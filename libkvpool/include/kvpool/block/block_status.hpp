@@ -10,6 +10,7 @@ namespace kvpool {
 /// Answer of the calls that an engine makes in its step. They do not throw, allocate or log; a call
 /// that does not return `kOk` has changed nothing.
 enum class BlockStatus : std::uint8_t {
+  /// Done.
   kOk,
   /// Too few pages, even if everything that may be evicted were; see `BlockManager::shortage()`.
   kNoPages,
