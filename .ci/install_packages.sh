@@ -7,7 +7,7 @@ set -euo pipefail
 build=(
   g++ cmake ninja-build ccache python3 python3-jsonschema
   libabsl-dev libfmt-dev nlohmann-json3-dev libtomlplusplus-dev libcli11-dev
-  libxxhash-dev catch2 librapidcheck-dev libgtest-dev libgmock-dev libbenchmark-dev
+  libxxhash-dev catch2 librapidcheck-dev libgtest-dev libgmock-dev libbenchmark-dev valgrind
 )
 checks=(clang-format-19 clang-tidy-19 clang-19 libclang-rt-19-dev doxygen git)
 

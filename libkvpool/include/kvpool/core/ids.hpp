@@ -36,7 +36,7 @@ using PageId = Id<struct PageIdTag, std::int32_t>;
 using BlockIndex = Id<struct BlockIndexTag, std::int64_t>;
 /// A pool of a `PoolPlan`, in plan order.
 using PoolId = Id<struct PoolIdTag, std::int32_t>;
-/// A layer group inside a pool.
+/// A layer group: of its pool, or, for a block manager, of all pools in order.
 using GroupId = Id<struct GroupIdTag, std::int32_t>;
 /// A layer of a model, counted from 0.
 using LayerIndex = Id<struct LayerIndexTag, std::int32_t>;

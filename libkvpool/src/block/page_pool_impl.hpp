@@ -1,0 +1,224 @@
+// SPDX-FileCopyrightText: The kvpool authors
+// SPDX-License-Identifier: Apache-2.0
+#pragma once
+
+#include <kvpool/block/page_pool.hpp>
+
+#include "block/divider.hpp"
+#include "block/level_lists.hpp"
+#include "block/reserved_array.hpp"
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace kvpool {
+
+using block::kNil;
+using block::LevelLists;
+using block::Link;
+using block::LinkedList;
+using block::ReservedArray;
+
+/// Pages of one pool. A page has a *slot*, slab * most pages a slab + place in the slab, that the
+/// tables of the pool and of the block manager are indexed by; in a pool with one group slot, slab
+/// and page id are one.
+///
+/// A page is out (handed out) or in. Of the pages that are out the block manager calls some *idle*:
+/// cached, and held by nobody. A page is *busy* when it is out and not idle, or when it was given
+/// back and waits for an epoch. The counts of busy pages tell what a pool could hand out if all
+/// that is idle were evicted.
+struct PagePool::Impl {
+  /// One group's share of the slabs.
+  struct Group {
+    std::int32_t pages_per_slab = 1;
+    /// Units from one page of a slab to the next.
+    std::int32_t units_per_page = 1;
+    block::Divider by_units_per_page;
+    block::Divider by_pages_per_slab;
+    Bytes page_bytes;
+    /// Pages that are out.
+    std::int64_t out = 0;
+    /// Pages that are in, settled, and in slabs of the group.
+    std::int64_t in = 0;
+    /// Pages that wait for an epoch (shared pools).
+    std::int64_t pending = 0;
+    /// Pages that are not busy, in slabs of the group that have a busy page (shared pools).
+    std::int64_t spare = 0;
+    /// Slabs of the group with a page to hand out: with a busy page, and without (shared pools).
+    LinkedList open_busy;
+    LinkedList open_idle;
+  };
+
+  /// A slab of a pool that several groups share.
+  struct Slab {
+    Link open;
+    /// Place among the slabs that could be reclaimed: all their pages are in or idle, some idle.
+    Link reclaim;
+    /// First page that was given back (place in the slab), or -1.
+    std::int32_t first_in;
+    /// Pages from here on have never been handed out since the slab got its group.
+    std::int32_t fresh;
+    std::int32_t busy;
+    std::int32_t out;
+    /// 1 + group; 0 for none.
+    std::int16_t owner;
+    /// 1 + level in the lists of reclaimable slabs; 0 when in none.
+    std::int16_t reclaim_level;
+    /// Highest level that its idle pages became idle with.
+    std::int16_t level;
+    /// In one of the group's lists of open slabs.
+    bool is_open;
+  };
+
+  /// Last owner of a page.
+  struct OwnerRecord {
+    SequenceId sequence;
+    /// 2 * low bits of the step, + 1 while the page is out.
+    std::uint32_t step_and_out;
+  };
+  static_assert(sizeof(OwnerRecord) == 12);
+
+  /// Pages that wait for the same epoch.
+  struct Pending {
+    std::uint64_t epoch;
+    std::int64_t pages;
+  };
+
+  PagePoolOptions options;
+  /// More than one group: slabs move between them.
+  bool shared = false;
+  /// Nobody is asked or told when a page is handed out.
+  bool silent = true;
+  std::int32_t first_slab = 0;
+  std::int32_t slabs_end = 0;
+  /// Most pages a slab, over the groups.
+  std::int32_t slots_per_slab = 1;
+  std::int32_t units_per_slab = 1;
+  block::Divider by_units_per_slab;
+  block::Divider by_slots_per_slab;
+  std::vector<Group> groups;
+
+  /// Simple pools: pages that are in, the last one on top. Shared pools: slabs without a group.
+  ReservedArray<std::int32_t> free_stack;
+  std::int64_t free_count = 0;
+  /// Pages (slabs) from here on have never been handed out.
+  std::int32_t fresh = 0;
+  /// Shared pools.
+  ReservedArray<Slab> slabs;
+  /// Shared pools: 1 + next page in the slab's chain, by slot.
+  ReservedArray<std::int32_t> chain;
+  LevelLists reclaimable;
+  /// Shared pools: slabs without a busy page, with or without a group.
+  std::int64_t quiet_slabs = 0;
+
+  /// One bit per slot: out.
+  ReservedArray<std::uint64_t> out_bits;
+  ReservedArray<OwnerRecord> owners;
+  SequenceId owner;
+
+  /// Pages that wait for an epoch, in order of being given back: a ring of slots, and of epochs.
+  ReservedArray<std::int32_t> pending_slots;
+  std::size_t pending_head = 0;
+  std::size_t pending_count = 0;
+  std::vector<Pending> pending;
+  std::size_t pending_first = 0;
+  std::size_t pending_epochs = 0;
+
+  std::uint64_t opened = 0;
+  std::uint64_t completed = 0;
+
+  /// Slots in all, reserved ones included.
+  [[nodiscard]] std::size_t slots() const noexcept {
+    return static_cast<std::size_t>(slabs_end) * static_cast<std::size_t>(slots_per_slab);
+  }
+  /// Slot of a page.
+  [[nodiscard]] std::uint32_t slot_of(std::int32_t group, std::int32_t page) const noexcept {
+    if (!shared) {
+      return static_cast<std::uint32_t>(page);
+    }
+    const std::int64_t slab = by_units_per_slab.floor(page);
+    const std::int64_t place = groups[static_cast<std::size_t>(group)].by_units_per_page.floor(
+        page - slab * units_per_slab);
+    return static_cast<std::uint32_t>(slab * slots_per_slab + place);
+  }
+  /// Page at a place of a slab.
+  [[nodiscard]] std::int32_t page_at(std::int32_t group, std::int32_t slab,
+                                     std::int32_t place) const noexcept {
+    return slab * units_per_slab + place * groups[static_cast<std::size_t>(group)].units_per_page;
+  }
+  [[nodiscard]] bool is_out(std::uint32_t slot) const noexcept {
+    return (out_bits[slot / 64] >> (slot % 64) & 1U) != 0;
+  }
+  [[nodiscard]] std::uint32_t slab_of(std::uint32_t slot) const noexcept {
+    return static_cast<std::uint32_t>(by_slots_per_slab.floor(slot));
+  }
+  /// Free slabs of a shared pool.
+  [[nodiscard]] std::int64_t free_slab_count() const noexcept {
+    return free_count + (slabs_end - fresh);
+  }
+  /// Pages of a simple pool that are in and settled.
+  [[nodiscard]] std::int64_t free_page_count() const noexcept { return free_slab_count(); }
+
+  /// Hands out a page of a pool that is not shared. @pre one is free; no gate, no hook
+  std::int32_t take_simple() noexcept {
+    const std::int32_t page =
+        free_count > 0 ? free_stack[static_cast<std::size_t>(--free_count)] : fresh++;
+    ++groups.front().out;
+    set_out(static_cast<std::uint32_t>(page), true);
+    return page;
+  }
+  /// Hands out a page, or returns -1. Shared pools: from an open slab with a busy page, then, when
+  /// `may_take_slab`, from a quiet one or a free slab.
+  std::int32_t take(std::int32_t group, bool may_take_slab) noexcept;
+  /// Hands out `count` pages of a pool that is not shared, as `take` would one by one.
+  /// @pre so many are free, and nobody is asked or told about them (no gate, no hook)
+  void take_many(std::int32_t* to, std::int64_t count) noexcept;
+  /// Gives back a page that is out and busy; fenced when an epoch is open, unless `settled`.
+  void give_back(std::int32_t group, std::int32_t page, bool settled) noexcept;
+  /// Gives back a page that is out and idle.
+  void give_back_idle(std::int32_t group, std::int32_t page) noexcept;
+  /// A page that is out became idle, at a level of eviction. Only shared pools count it.
+  void mark_idle(std::int32_t group, std::int32_t page, std::size_t level) noexcept {
+    if (shared) {
+      mark_idle_shared(group, page, level);
+    }
+  }
+  /// An idle page got a holder.
+  void mark_busy(std::int32_t group, std::int32_t page) noexcept {
+    if (shared) {
+      mark_busy_shared(group, page);
+    }
+  }
+  /// Moves pages whose epochs have completed to the free ones.
+  void settle() noexcept;
+
+  void mark_idle_shared(std::int32_t group, std::int32_t page, std::size_t level) noexcept;
+  void mark_busy_shared(std::int32_t group, std::int32_t page) noexcept;
+  void set_out(std::uint32_t slot, bool out) noexcept {
+    const std::uint64_t bit = std::uint64_t{1} << (slot % 64);
+    std::uint64_t& word = out_bits[slot / 64];
+    word = out ? word | bit : word & ~bit;
+    if (owners.size() != 0) {
+      OwnerRecord& record = owners[slot];
+      if (out) {
+        record.sequence = owner;
+      }
+      record.step_and_out = static_cast<std::uint32_t>(opened * 2) + (out ? 1 : 0);
+    }
+  }
+  void count_busy(std::int32_t group, std::uint32_t slab_index, std::int32_t by) noexcept;
+  void update_open(std::int32_t group, std::uint32_t slab_index) noexcept;
+  void update_reclaimable(std::uint32_t slab_index) noexcept;
+  void insert_free(std::int32_t group, std::uint32_t slot) noexcept;
+  void push_pending(std::uint32_t slot) noexcept;
+  /// The link that `reclaimable` uses.
+  [[nodiscard]] auto reclaim_link() noexcept {
+    return [this](std::uint32_t i) -> Link& { return slabs[i].reclaim; };
+  }
+  [[nodiscard]] auto open_link() noexcept {
+    return [this](std::uint32_t i) -> Link& { return slabs[i].open; };
+  }
+};
+
+}  // namespace kvpool
