@@ -31,7 +31,7 @@ struct Planned {
   std::vector<std::uint64_t> memory;
   packed::PlanLayout plan{};
 
-  Planned(std::vector<std::int32_t> row_lengths, std::vector<std::int32_t> queries,
+  Planned(std::vector<std::int32_t> row_lengths, const std::vector<std::int32_t>& queries,
           std::int32_t head_dim, std::int32_t window_left, std::int32_t split_tokens,
           std::int32_t blocks)
       : lengths{std::move(row_lengths)}, q_indptr{0} {
