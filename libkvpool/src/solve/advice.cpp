@@ -343,6 +343,17 @@ class Adviser {
     });
   }
 
+  /// The first of these rows that is known to cost something when it is lost, or null.
+  [[nodiscard]] const KernelCapability* costly_row(const std::vector<std::string>& names) const {
+    for (const KernelCapability& row : registry_.rows()) {
+      if (row.necessity == Necessity::kPreferred && !row.cost_of_loss.unit.empty() &&
+          std::ranges::find(names, row.name) != names.end()) {
+        return &row;
+      }
+    }
+    return nullptr;
+  }
+
   /// More draft tokens than a drafter's kernels take.
   void look_at_draft_tokens() {
     if (!request_.drafter.has_value() || plan_.resolution.draft_tokens.count() <= 1) {
@@ -359,17 +370,19 @@ class Adviser {
       return running_draft_rows(plan);
     };
     const std::vector<std::string> all = rows_at(1);
-    const std::vector<std::string> lost = rows_lost(all, running_draft_rows(plan_));
-    if (lost.empty()) {
+    const KernelCapability* lost = costly_row(rows_lost(all, running_draft_rows(plan_)));
+    if (lost == nullptr) {
       return;
     }
     const std::int64_t most =
-        most_that(plan_.resolution.draft_tokens.count(),
-                  [&](std::int64_t tokens) { return rows_lost(all, rows_at(tokens)).empty(); });
+        most_that(plan_.resolution.draft_tokens.count(), [&](std::int64_t tokens) {
+          return costly_row(rows_lost(all, rows_at(tokens))) == nullptr;
+        });
     Advice advice{.id = "fast_path_lost",
                   .pool = "draft",
-                  .what = fmt::format("{} take fewer than {} draft tokens a step",
-                                      fmt::join(lost, ", "), plan_.resolution.draft_tokens.count()),
+                  .what = fmt::format("{} does not run at {} draft tokens a step ({} {})",
+                                      lost->name, plan_.resolution.draft_tokens.count(),
+                                      lost->cost_of_loss.value, lost->cost_of_loss.unit),
                   .change = fmt::format("--num-draft-tokens {}", most)};
     probe.drafter->num_draft_tokens = Tokens{most};
     if (const auto need = need_of(probe); need.has_value()) {

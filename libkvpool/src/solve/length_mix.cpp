@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <ranges>
 #include <utility>
 
 namespace kvpool {
@@ -165,12 +166,12 @@ std::vector<LengthCount> sequences_of(const LengthMix& mix, Sequences sequences)
   const CheckedInt total{mix.total_weight()};
   std::int64_t weight_above = 0;
   std::int64_t above = 0;
-  for (auto share = mix.shares.rbegin(); share != mix.shares.rend(); ++share) {
-    weight_above += share->weight;
+  for (const LengthShare& share : std::views::reverse(mix.shares)) {
+    weight_above += share.weight;
     const std::int64_t at_least =
         ceil_div(CheckedInt{sequences.count()} * weight_above, total).saturated();
     if (at_least > above) {
-      counts.push_back({.length = share->length, .sequences = Sequences{at_least - above}});
+      counts.push_back({.length = share.length, .sequences = Sequences{at_least - above}});
     }
     above = at_least;
   }
