@@ -1,11 +1,12 @@
 // SPDX-FileCopyrightText: The kvpool authors
 // SPDX-License-Identifier: Apache-2.0
 //
-// kvplan-gpu-verify PLAN.json: allocates a plan on a GPU and validates its geometry. A program of
-// its own, so that kvplan never links CUDA; `kvplan plan --verify-on-gpu` runs it.
+// kvplan-gpu-verify PLAN.json: allocates a plan on a GPU, stage by stage, and validates its
+// geometry. A program of its own, so that kvplan never links CUDA; `kvplan plan --verify-on-gpu`
+// runs it.
 //
-// Exit codes: 0 as planned, 1 not as planned, 2 wrong command line, 3 bad plan, 4 no GPU, or it
-// failed.
+// Exit codes: 0 all stages as planned, 1 not as planned, 2 wrong command line, 3 bad plan, 4 no
+// GPU, it failed, or a stage does not fit into its free memory.
 #include <kvpool/core/size_text.hpp>
 #include <kvpool/cuda/device_memory.hpp>
 #include <kvpool/cuda/gpu_info.hpp>
@@ -49,36 +50,67 @@ Result<AnyPageMemory> memory_for(const GpuInfo& gpu, Bytes granularity) {
   return AnyPageMemory{*memory};
 }
 
-/// One rank's pools on the GPU.
-int verify(const PoolPlan& rank, const GpuInfo& gpu) {
-  const Bytes granularity = rank.pools.front().granularity;
-  auto memory = memory_for(gpu, granularity);
-  if (!memory) {
-    return fail(kDeviceOrIo, memory.error());
+/// How a rank fared. `kDoesNotFit`: this GPU has too little free memory, so nothing was looked at.
+enum class Verdict { kAsPlanned, kNotAsPlanned, kDoesNotFit };
+
+/// Bytes that a rank charges in all.
+Bytes charged_by(const PoolPlan& rank) {
+  Bytes sum{};
+  for (const PoolAccount& account : rank.accounts) {
+    sum += account.charged;
   }
-  auto queue = CudaQueue::create(0);
-  if (!queue) {
-    return fail(kDeviceOrIo, queue.error());
-  }
-  const auto pools = create_pools(rank, *memory);
-  if (!pools) {
-    return fail(pools.error().code == ErrorCode::kInternal ? kNotAsPlanned : kDeviceOrIo,
-                pools.error());
-  }
-  std::printf("%s, stage %lld of the plan:\n", gpu.name.c_str(),
-              static_cast<long long>(rank.stage));
+  return sum;
+}
+
+/// Charged and held, pool by pool, and what went from the device meanwhile. The device's own count
+/// is told and does not decide: other processes have a part in it.
+bool report_bytes(const PoolSet& pools, Bytes held, Bytes taken) {
   bool agrees = true;
-  for (const PoolCharge& line : pools->ledger()) {
+  for (const PoolCharge& line : pools.ledger()) {
     agrees = agrees && line.held == line.charged;
     std::printf("  pool %s: charged %s, held %s\n", line.pool.c_str(),
                 size_text(line.charged).c_str(), size_text(line.held).c_str());
   }
-  if (auto poisoned = poison_reserved_pages(*pools, *queue); !poisoned) {
-    return fail(kDeviceOrIo, poisoned.error());
+  std::printf("  device: %lld bytes less are free, %lld are held: a difference of %lld\n",
+              static_cast<long long>(taken.count()), static_cast<long long>(held.count()),
+              static_cast<long long>(taken.count() - held.count()));
+  return agrees;
+}
+
+/// One rank's pools on the GPU, which has their memory back afterwards.
+Result<Verdict> verify(const PoolPlan& rank, const GpuInfo& gpu, CudaQueue& queue) {
+  auto memory = memory_for(gpu, rank.pools.front().granularity);
+  if (!memory) {
+    return std::move(memory).error();
   }
-  const auto report = kernels::validate_geometry(*pools, *queue);
+  const auto before = gpu_free_bytes(0);
+  if (!before) {
+    return before.error();
+  }
+  if (charged_by(rank) > *before) {
+    std::printf("  not verified: it needs %s, and %s are free\n",
+                size_text(charged_by(rank)).c_str(), size_text(*before).c_str());
+    return Verdict::kDoesNotFit;
+  }
+  const auto pools = create_pools(rank, *memory);
+  if (!pools) {
+    if (pools.error().code == ErrorCode::kInternal) {
+      std::printf("  %s\n", to_string(pools.error()).c_str());
+      return Verdict::kNotAsPlanned;
+    }
+    return pools.error();
+  }
+  const auto after = gpu_free_bytes(0);
+  if (!after) {
+    return after.error();
+  }
+  bool agrees = report_bytes(*pools, memory->held(), *before - *after);
+  if (auto poisoned = poison_reserved_pages(*pools, queue); !poisoned) {
+    return std::move(poisoned).error();
+  }
+  const auto report = kernels::validate_geometry(*pools, queue);
   if (!report) {
-    return fail(kDeviceOrIo, report.error());
+    return report.error();
   }
   const std::string text = report->text();
   for (std::size_t at = 0; at < text.size();) {
@@ -87,8 +119,47 @@ int verify(const PoolPlan& rank, const GpuInfo& gpu) {
     at = end + 1;
   }
   agrees = agrees && report->passed();
-  std::puts(agrees ? "verified on the GPU: as planned" : "verified on the GPU: NOT as planned");
-  return agrees ? kAsPlanned : kNotAsPlanned;
+  return agrees ? Verdict::kAsPlanned : Verdict::kNotAsPlanned;
+}
+
+/// All ranks, one after another: each has the GPU for itself, as it would in the deployment.
+int verify_all(const Plan& plan, const GpuInfo& gpu) {
+  auto queue = CudaQueue::create(0);
+  if (!queue) {
+    return fail(kDeviceOrIo, queue.error());
+  }
+  std::size_t verified = 0;
+  bool agrees = true;
+  for (const PoolPlan& rank : plan.ranks) {
+    std::printf("%s, stage %lld of %zu:\n", gpu.name.c_str(), static_cast<long long>(rank.stage),
+                plan.ranks.size());
+    if (rank.pools.empty()) {
+      std::puts("  it has no pools");
+      ++verified;
+      continue;
+    }
+    const auto verdict = verify(rank, gpu, *queue);
+    if (!verdict) {
+      return fail(kDeviceOrIo, verdict.error());
+    }
+    verified += *verdict == Verdict::kDoesNotFit ? 0U : 1U;
+    agrees = agrees && *verdict != Verdict::kNotAsPlanned;
+  }
+  if (!agrees) {
+    std::puts("verified on the GPU: NOT as planned");
+    return kNotAsPlanned;
+  }
+  if (verified < plan.ranks.size()) {
+    std::printf(
+        "verified on the GPU: %zu of %zu stages as planned, the others do not fit into its "
+        "free memory\n",
+        verified, plan.ranks.size());
+    return fail(kDeviceOrIo, {.code = ErrorCode::kExhausted,
+                              .message = "not all stages were verified: free the GPU's memory, or "
+                                         "use one as large as the plan's"});
+  }
+  std::printf("verified on the GPU: as planned, %zu of %zu stages\n", verified, verified);
+  return kAsPlanned;
 }
 
 int run(const std::string& path) {
@@ -107,7 +178,7 @@ int run(const std::string& path) {
                             .message = "the plan has no pools: it was refused",
                             .file = path});
   }
-  return verify(*rank, *gpu);
+  return verify_all(*plan, *gpu);
 }
 
 }  // namespace
@@ -116,7 +187,8 @@ int run(const std::string& path) {
 int main(int argc, char** argv) {
   if (argc != 2 || std::string_view{argv[1]}.starts_with('-')) {
     std::fputs(
-        "kvplan-gpu-verify PLAN.json: allocates a plan on GPU 0 and validates its geometry.\n"
+        "kvplan-gpu-verify PLAN.json: allocates a plan on GPU 0, one stage after the other, and\n"
+        "validates its geometry.\n"
         "Run by 'kvplan plan --verify-on-gpu'.\n",
         stderr);
     return kvpool::kUsage;

@@ -169,7 +169,7 @@ class Documents(KvplanCase):
     def test_the_kernel_set_kvpool_keeps_target_pages_and_the_draft_pool_follows(self):
         for page in (16, 32, 64, 128):
             with self.subTest(page=page):
-                document = self.plan(KIMI, "--drafter", DSPARK, "--tp", "16", "--gpu", "gb200",
+                document = self.plan(KIMI, "--drafter", DSPARK, "--tp", "16", "--gpu", "h200",
                                      "--kernel-set", "kvpool", "--page-size", str(page))
                 self.assertEqual(document["refusals"], [])
                 pages = {p["role"]: p["tokens_per_block"] for p in document["pools"]}
@@ -183,6 +183,14 @@ class Documents(KvplanCase):
         refusal = next(r for r in document["refusals"] if r["id"] == "kernel_set")
         self.assertIn("kvpool_append needs a bf16, fp16 or fp32 cache, this is fp8_e4m3",
                       refusal["what"])
+
+    def test_the_kernel_set_kvpool_refuses_gpus_that_nothing_is_compiled_for(self):
+        for gpu, architecture in (("a100-80", "sm_80"), ("b200", "sm_100")):
+            document = self.plan(LLAMA, "--gpu", gpu, "--kernel-set", "kvpool")
+            refusal = next(r for r in document["refusals"] if r["id"] == "kernel_set")
+            self.assertIn(f"kvpool_append needs sm_90, this is {architecture}", refusal["what"])
+        rows = self.kvplan("kernels", "--kernel-set", "kvpool", "--json").document()["rows"]
+        self.assertEqual([row["limits"]["architectures"] for row in rows], [["sm_90"]] * len(rows))
 
     def test_kernel_rows_are_those_of_the_asked_set(self):
         everything = self.kvplan("kernels", "--json").document()["rows"]

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace kvpool::kernels {
@@ -83,6 +84,8 @@ TEST_CASE("the bundled rows", "[kernels]") {
     CHECK(row.kernel_set == "kvpool");
     CHECK(row.evidence == Evidence::kTestedHere);
     CHECK(row.necessity == Necessity::kRequired);
+    // What CMAKE_CUDA_ARCHITECTURES is by default.
+    CHECK(row.limits.architectures == std::vector<std::string>{"sm_90"});
     REQUIRE(row.workspace != nullptr);
     CHECK(row.workspace({.batch = 1, .query_tokens = 1, .query_heads = 1, .value_dim = 64}) ==
           Bytes{0});
@@ -116,6 +119,32 @@ TEST_CASE("the kernel set kvpool keeps every target page, and the draft pool fol
   CHECK(plan.find_decision("kernel_set")->chosen == "kvpool");
   CHECK(workspaces(plan).bytes == Bytes{0});
   CHECK(workspaces(plan).reason == "the bundled kernels that run here need none");
+}
+
+TEST_CASE("a GPU that nothing is compiled for is refused, one that is not stated is a condition",
+          "[kernels]") {
+  const auto registry = registry_with_bundled_kernels();
+  PlanRequest asked = request();
+  REQUIRE(plan_of(asked, registry).find_decision("kernel_set") != nullptr);
+  CHECK(plan_of(asked, registry).find_decision("kernel_set")->reason ==
+        "asked for: the bundled kernels' rows decide, if the GPU is sm_90");
+  for (const auto& [gpu, architecture] :
+       {std::pair{"a100-80", "sm_80"}, std::pair{"b200", "sm_100"}}) {
+    asked.device = find_device(gpu);
+    REQUIRE(asked.device.has_value());
+    const Plan plan = plan_of(asked, registry);
+    CHECK_FALSE(plan.fits);
+    CHECK(plan.ranks.empty());
+    REQUIRE_FALSE(plan.refusals.empty());
+    CHECK(plan.refusals.front().id == "kernel_set");
+    CHECK_THAT(plan.refusals.front().what,
+               ContainsSubstring(std::string{"kvpool_simple_decode needs sm_90, this is "} +
+                                 architecture + "; kvpool_append needs sm_90, this is "));
+  }
+  asked.device = find_device("h200");
+  CHECK(plan_of(asked, registry).refusals.empty());
+  CHECK(plan_of(asked, registry).find_decision("kernel_set")->reason ==
+        "asked for: the bundled kernels' rows decide");
 }
 
 TEST_CASE("the default page of the kernel set kvpool is 64", "[kernels]") {

@@ -120,7 +120,7 @@ TEST_CASE("attention: every field that can be wrong is named", "[kernels]") {
        {"max_query_tokens", [](P& p) { p.max_query_tokens = 0; }},
        {"q_indptr", [](P& p) { p.q_indptr = nullptr; },
         "2 rows has 3 query tokens, and there are 5"},
-       {"window_left", [](P& p) { p.window_left = -2; }, "-2: it goes from -1"},
+       {"window_left", [](P& p) { p.window_left = -2; }, "-2: give a value from -1"},
        {"window_right", [](P& p) { p.window_right = -2; }},
        {"causal", [](P& p) { p.causal = 2; }},
        {"lse_base", [](P& p) { p.lse_base = static_cast<LogBase>(2); }},
@@ -169,6 +169,49 @@ TEST_CASE("attention: every field that can be wrong is named", "[kernels]") {
        {"sinks", [](P& p) { p.sinks = at<float>(1); }},
        {"workspace_bytes", [](P& p) { p.workspace_bytes = -1; }},
        {"workspace", [](P& p) { p.workspace_bytes = 256; }, "is null"}});
+}
+
+TEST_CASE("a stride that is never taken may be any", "[kernels]") {
+  AttentionParams params = valid_attention();
+  params.tokens = params.max_query_tokens = params.table.rows = 1;
+  params.q_token_stride = params.out_token_stride = 7;
+  params.kv_heads = 1;
+  params.k.head_stride_bytes = params.v.head_stride_bytes = 13;
+  CHECK(check(params).has_value());
+  params.k.head_stride_bytes = -16;
+  CHECK(check(params).error().key == "k.head_stride_bytes");
+  params = valid_attention();
+  params.query_heads = params.kv_heads = 1;
+  params.q_head_stride = params.out_head_stride = 3;
+  CHECK(check(params).has_value());
+  params.q_head_stride = -8;
+  CHECK(check(params).error().key == "q_head_stride");
+  params = valid_attention();
+  params.table.tokens_per_block = 1;
+  params.k.slot_stride_bytes = params.v.slot_stride_bytes = 5;
+  CHECK(check(params).has_value());
+
+  AppendParams append = valid_append();
+  append.tokens = append.kv_heads = 1;
+  append.k_token_stride = append.k_head_stride = 1;
+  append.v_token_stride = append.v_head_stride = 0;
+  CHECK(check(append).has_value());
+  append.tokens = 2;
+  CHECK(check(append).error().key == "k_token_stride");
+
+  PageCopyParams copy{.source = at<void>(),
+                      .destination = at<void>(256),
+                      .pairs = at<PageCopyPair>(),
+                      .source_entry_stride_bytes = 64,
+                      .source_part_stride_bytes = 9,
+                      .destination_entry_stride_bytes = 64,
+                      .destination_part_stride_bytes = 0,
+                      .part_bytes = 48,
+                      .parts = 1,
+                      .count = 3};
+  CHECK(check(copy).has_value());
+  copy.parts = 2;
+  CHECK(check(copy).error().key == "source_part_stride_bytes");
 }
 
 TEST_CASE("attention: strides of every order and with gaps are taken", "[kernels]") {

@@ -15,11 +15,29 @@ namespace {
 using test::must;
 
 TEST_CASE("cudaMalloc memory keeps the contract of page memory", "[gpu][memory]") {
-  const auto granularity = GENERATE(Bytes{256}, Bytes{65'536}, Bytes{2 << 20}, Bytes{32 << 20});
+  const auto granularity = GENERATE(Bytes{2 << 20}, Bytes{6 << 20}, Bytes{32 << 20});
   CAPTURE(granularity.count());
   test::page_memory_suite(
       {.make = [&] { return AnyPageMemory{must(DeviceMemory::create(0, granularity))}; },
        .writable = false});
+}
+
+TEST_CASE("a plan whose granules the device does not have is refused", "[gpu][memory]") {
+  const Bytes smallest = must(gpu_info(0)).granularity;
+  if (smallest != Bytes{2 << 20}) {
+    test::skip("the device's granule is not 2 MiB");
+    return;
+  }
+  for (const Bytes granularity : {Bytes{256}, Bytes{65'536}, Bytes{3 << 20}}) {
+    const auto allocated = DeviceMemory::create(0, granularity);
+    const auto mapped = VmmMemory::create(0, granularity);
+    REQUIRE(!allocated.has_value());
+    REQUIRE(!mapped.has_value());
+    CHECK(allocated.error().code == ErrorCode::kInvalidArgument);
+    CHECK_THAT(allocated.error().message,
+               Catch::Matchers::ContainsSubstring("device 0 maps granules of 2"));
+    CHECK(allocated.error().message == mapped.error().message);
+  }
 }
 
 TEST_CASE("virtual memory keeps the contract of page memory", "[gpu][memory]") {

@@ -70,7 +70,7 @@ class RunGpuBundle(unittest.TestCase):
         environment = dict(os.environ, PATH=f"{self.tools}:/usr/bin:/bin")
         run = subprocess.run(["bash", self.bundle / "run_gpu_bundle.sh", self.out, *arguments],
                              capture_output=True, timeout=60, check=False, env=environment)
-        self.text = run.stdout.decode()
+        self.text = run.stdout.decode() + run.stderr.decode()
         with open(self.out / "summary.csv", encoding="utf-8") as file:
             results = {row["program"]: row["result"] for row in csv.DictReader(file)}
         entries = {}
@@ -154,6 +154,35 @@ class RunGpuBundle(unittest.TestCase):
         code, results, _ = self.run_bundle("--sanitize")
         self.assertEqual(code, 1)
         self.assertEqual(results["memcheck_gpu_kernels"], "failed (1)")
+
+    def test_sanitizers_that_were_asked_for_and_are_not_there(self):
+        if shutil.which("compute-sanitizer", path="/usr/bin:/bin"):
+            self.skipTest("compute-sanitizer is in /usr/bin")
+        code, results, entries = self.run_bundle("--sanitize")
+        self.assertEqual(code, 1)
+        self.assertEqual(results["sanitize"], "failed (1)")
+        self.assertEqual(entries["sanitize"], "failure")
+        self.assertIn("compute-sanitizer is not in PATH", self.text)
+        self.assertEqual(self.run_bundle()[0], 0, "nobody asked")
+        for name in ("gpu_memory", "gpu_kernels"):
+            self.program(name, test_program(77))
+        self.program("kvplan-gpu-verify", "exit 4")
+        self.assertEqual(self.run_bundle("--sanitize")[0], 77, "there is no GPU to ask it of")
+
+    def test_a_test_case_that_was_skipped_did_not_pass(self):
+        name = "more than 100 GiB (a+b) <c> & [d]"
+        case = name.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+        document = DOCUMENT.format(failures=0, inside="").replace(
+            "  </testsuite>", f'    <testcase classname="gpu_x.global" name="{case}" time="0"/>\n'
+            "  </testsuite>")
+        self.program("gpu_memory", f"[ $1 = -o ] || echo 'skipped test case: {name}: too small' >&2"
+                     + test_program(0, document=document))
+        code, _, _ = self.run_bundle()
+        self.assertEqual(code, 0, self.text)
+        self.assertIn("and 1 test cases", self.text)
+        tree = xml.etree.ElementTree.parse(self.out / "junit.xml")
+        skipped = [c.get("name") for c in tree.iter("testcase") if c.find("skipped") is not None]
+        self.assertEqual(skipped, [name])
 
     def test_wrong_command_lines(self):
         for arguments in ([], ["--sanitize"], [self.out, "--other"]):

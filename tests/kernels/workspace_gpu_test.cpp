@@ -132,17 +132,17 @@ TEST_CASE("a workspace grows from batch 2 to 16 before a capture and never in on
           "[workspace][sanitize]") {
   const auto mode = GENERATE(cudaStreamCaptureModeGlobal, cudaStreamCaptureModeThreadLocal,
                              cudaStreamCaptureModeRelaxed);
-  // 16 KiB for each request that a block of 4 tokens makes.
-  const Bytes small{131'072};
-  const Bytes large{1'048'576};
-  REQUIRE(kernels::decode_rows_requests(2, 4, 32) * 16'384 == small.count());
-  REQUIRE(kernels::decode_rows_requests(16, 4, 32) * 16'384 == large.count());
+  // 512 KiB for each request that a block of 4 tokens makes.
+  const Bytes small{4'194'304};
+  const Bytes large{33'554'432};
+  REQUIRE(must(kernels::decode_rows_requests(2, 4, 32)) * 524'288 == small.count());
+  REQUIRE(must(kernels::decode_rows_requests(16, 4, 32)) * 524'288 == large.count());
   const PagedBatch two = batch_of(2);
   const PagedBatch sixteen = batch_of(16);
   Step step_of_two{two};
   Step step_of_sixteen{sixteen};
   const Stream stream;
-  const AnyPageMemory memory = must(DeviceMemory::create(0, Bytes{65'536}));
+  const AnyPageMemory memory = must(DeviceMemory::create(0));
   kernels::Workspace workspace = kernels::stream_workspace(memory, stream.handle());
   const Region first = must(workspace.require(small));
   CHECK(workspace.held() == small);
@@ -153,7 +153,7 @@ TEST_CASE("a workspace grows from batch 2 to 16 before a capture and never in on
     REQUIRE(!grown.has_value());
     CHECK(grown.error().code == ErrorCode::kExhausted);
     CHECK(grown.error().message ==
-          "the workspace holds 131072 bytes and 1048576 are needed while a stream is captured: "
+          "the workspace holds 4194304 bytes and 33554432 are needed while a stream is captured: "
           "size it for the largest shape first");
     CHECK(memory.held() == small);
     step_of_two.launch(stream, must(workspace.require(small)));
@@ -214,7 +214,7 @@ TEST_CASE("a stream tells whether it is being captured", "[workspace]") {
 
 TEST_CASE("the default stream counts as captured with one that waits for it", "[workspace]") {
   const Stream blocking{cudaStreamDefault};
-  const AnyPageMemory memory = must(DeviceMemory::create(0, Bytes{65'536}));
+  const AnyPageMemory memory = must(DeviceMemory::create(0));
   kernels::Workspace workspace = kernels::stream_workspace(memory, {});
   Graph::begin(blocking, cudaStreamCaptureModeRelaxed);
   CHECK(must(stream_is_capturing({})));

@@ -34,8 +34,22 @@ TEST_CASE("requests of decode rows, as TensorRT-LLM 20373 sizes them", "[kernels
   constexpr std::array<std::int64_t, 5> kBlock4 = {4, 8, 128, 128, 200};
   constexpr std::array<std::int64_t, 5> kBlock7 = {7, 14, 224, 224, 224};
   for (std::size_t i = 0; i < kBatches.size(); ++i) {
-    CHECK(decode_rows_requests(kBatches[i], 4, 32) == kBlock4[i]);
-    CHECK(decode_rows_requests(kBatches[i], 7, 32) == kBlock7[i]);
+    CHECK(decode_rows_requests(kBatches[i], 4, 32).value() == kBlock4[i]);
+    CHECK(decode_rows_requests(kBatches[i], 7, 32).value() == kBlock7[i]);
+  }
+}
+
+TEST_CASE("requests of decode rows that 64 bits do not count are an error", "[kernels]") {
+  constexpr std::int64_t kHuge = std::int64_t{1} << 32;
+  CHECK(decode_rows_requests(kHuge, kHuge / 4, kHuge).value() == std::int64_t{1} << 62);
+  // 2^32 * 2^31 is one more than fits.
+  const auto beyond = decode_rows_requests(kHuge, kHuge / 2, kHuge);
+  REQUIRE_FALSE(beyond.has_value());
+  CHECK(beyond.error().code == ErrorCode::kOutOfRange);
+  for (const auto& negative : {decode_rows_requests(-1, 4, 32), decode_rows_requests(1, -4, 32),
+                               decode_rows_requests(1, 4, -32)}) {
+    REQUIRE_FALSE(negative.has_value());
+    CHECK(negative.error().code == ErrorCode::kInvalidArgument);
   }
 }
 
@@ -98,8 +112,8 @@ TEST_CASE("a workspace grows outside of captures only", "[kernels]") {
   bool capturing = false;
   Workspace workspace{memory, [&capturing] { return Result<bool>{capturing}; }};
   // 16 KiB for every request of batches of 2 and 16 with a block of 4 tokens.
-  const Bytes small{decode_rows_requests(2, 4, 32) * 16'384};
-  const Bytes large{decode_rows_requests(16, 4, 32) * 16'384};
+  const Bytes small{decode_rows_requests(2, 4, 32).value() * 16'384};
+  const Bytes large{decode_rows_requests(16, 4, 32).value() * 16'384};
   REQUIRE(small == Bytes{131'072});
   REQUIRE(large == Bytes{1'048'576});
 

@@ -7,8 +7,10 @@
 #include "capability_rows.hpp"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -51,6 +53,18 @@ std::vector<std::int64_t> dims_up_to(std::int32_t longest) {
   return dims;
 }
 
+/// GPUs that this build compiles kernels for, or would with CUDA, such as `sm_90`.
+std::vector<std::string> compiled_architectures() {
+  constexpr std::string_view kNames = KVPOOL_KERNEL_ARCHITECTURES;  // separated by commas
+  std::vector<std::string> architectures;
+  for (std::size_t begin = 0; begin < kNames.size();) {
+    const std::size_t end = std::min(kNames.find(',', begin), kNames.size());
+    architectures.emplace_back(kNames.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return architectures;
+}
+
 /// Neither kernel needs scratch memory: each thread block keeps its row to itself.
 Bytes no_workspace(const WorkspaceShape& /*shape*/) { return Bytes{0}; }
 
@@ -68,6 +82,7 @@ KernelCapability bundled_row(std::string name, KernelRole role, std::vector<Pool
   row.necessity = Necessity::kRequired;
   row.evidence = Evidence::kTestedHere;
   row.source = std::string{kSource};
+  row.limits.architectures = compiled_architectures();
   return row;
 }
 

@@ -23,8 +23,8 @@ void check_heads(const AttentionParams& params, FieldChecker& check) {
   check.in("query_heads", params.query_heads, 1, kLargest);
   if (params.kv_heads > 0 && params.query_heads % params.kv_heads != 0) {
     check.fail(ErrorCode::kInvalidArgument, "query_heads",
-               fmt::format("{} query heads do not divide among {} KV heads", params.query_heads,
-                           params.kv_heads));
+               fmt::format("{} query heads do not divide among {} KV heads: give a multiple",
+                           params.query_heads, params.kv_heads));
   }
 }
 
@@ -63,12 +63,13 @@ void check_batch(const AttentionParams& params, FieldChecker& check) {
       std::int64_t{table.rows} * params.max_query_tokens != params.tokens) {
     check.fail(ErrorCode::kInvalidArgument, "q_indptr",
                fmt::format("without q_indptr every one of {} rows has {} query tokens, and there "
-                           "are {}",
+                           "are {}: give q_indptr",
                            table.rows, params.max_query_tokens, params.tokens));
   }
   if (table.rows == 0 && params.tokens > 0) {
     check.fail(ErrorCode::kInvalidArgument, "tokens",
-               fmt::format("{} query tokens belong to no row: table.rows is 0", params.tokens));
+               fmt::format("{} query tokens belong to no row: table.rows is 0, give their rows",
+                           params.tokens));
   }
   if (table.rows > 0) {
     check.aligned("table.lengths", table.lengths, alignof(std::int32_t));

@@ -62,7 +62,7 @@ class FieldChecker {
   void in(std::string_view field, std::int64_t value, std::int64_t low, std::int64_t high) {
     if (value < low || value > high) {
       fail(ErrorCode::kInvalidArgument, field,
-           fmt::format("{} is {}: it goes from {} to {}", field, value, low, high));
+           fmt::format("{} is {}: give a value from {} to {}", field, value, low, high));
     }
   }
 
@@ -84,28 +84,43 @@ class FieldChecker {
   void aligned(std::string_view field, const void* address, std::int64_t alignment) {
     const auto bits = reinterpret_cast<std::uintptr_t>(address);  // NOLINT: only its low bits count
     if (address == nullptr) {
-      fail(ErrorCode::kInvalidArgument, field, fmt::format("{} is null", field));
+      fail(ErrorCode::kInvalidArgument, field,
+           fmt::format("{} is null: give an address, a multiple of {} bytes", field, alignment));
     } else if (bits % static_cast<std::uintptr_t>(alignment) != 0) {
       fail(ErrorCode::kInvalidArgument, field,
-           fmt::format("{} is at {:#x}, not a multiple of {} bytes", field, bits, alignment));
+           fmt::format("{} is at {:#x}, not a multiple of {} bytes: align it", field, bits,
+                       alignment));
+    }
+  }
+
+  /// A stride between `count` rows. Between fewer than two it is never taken: any that is not
+  /// negative will do.
+  void stride_over(std::int64_t count, std::string_view field, std::int64_t bytes,
+                   std::int64_t least) {
+    if (count > 1) {
+      stride(field, bytes, least);
+    } else {
+      in(field, bytes, 0, std::numeric_limits<std::int64_t>::max());
     }
   }
 
   void stride(std::string_view field, std::int64_t bytes, std::int64_t least) {
     if (bytes < least) {
       fail(ErrorCode::kInvalidArgument, field,
-           fmt::format("{} is {} bytes: rows would overlap below {}", field, bytes, least));
+           fmt::format("{} is {} bytes: rows would overlap below {}, give at least that", field,
+                       bytes, least));
     } else if (bytes % kAlignment != 0) {
       fail(ErrorCode::kInvalidArgument, field,
-           fmt::format("{} is {} bytes, not a multiple of {}", field, bytes, kAlignment));
+           fmt::format("{} is {} bytes, not a multiple of {}: pad it to one", field, bytes,
+                       kAlignment));
     }
   }
 
   void dim(std::string_view field, std::int32_t dim) {
     if (dim < kDimStep || dim > kMaxDim || dim % kDimStep != 0) {
       fail(ErrorCode::kUnsupported, field,
-           fmt::format("{} is {}: kernels take multiples of {} up to {}", field, dim, kDimStep,
-                       kMaxDim));
+           fmt::format("{} is {}: kernels take multiples of {} up to {}, pad rows to one", field,
+                       dim, kDimStep, kMaxDim));
     }
   }
 
@@ -117,9 +132,8 @@ class FieldChecker {
     const std::int64_t row = cache.dim * element_bytes(cache.type);
     // Entries may count in units smaller than a row: the gcd of the page sizes that share a pool.
     stride(field("entry_stride_bytes"), cache.entry_stride_bytes, kAlignment);
-    // A stride over one head or slot is never taken.
-    stride(field("head_stride_bytes"), cache.head_stride_bytes, heads > 1 ? row : 0);
-    stride(field("slot_stride_bytes"), cache.slot_stride_bytes, slots > 1 ? row : 0);
+    stride_over(heads, field("head_stride_bytes"), cache.head_stride_bytes, row);
+    stride_over(slots, field("slot_stride_bytes"), cache.slot_stride_bytes, row);
     in(field("entry_stride_bytes"), cache.entry_stride_bytes, kAlignment, kMaxStride);
     in(field("head_stride_bytes"), cache.head_stride_bytes, 0, kMaxStride / std::max(heads, kOne));
     in(field("slot_stride_bytes"), cache.slot_stride_bytes, 0, kMaxStride / std::max(slots, kOne));
@@ -127,7 +141,7 @@ class FieldChecker {
       fail(ErrorCode::kInvalidArgument, field("slot_stride_bytes"),
            fmt::format(
                "a page of {} of {} slots and {} heads overlaps itself with strides of {} and "
-               "{} bytes: one holds all rows of the other, of {} bytes each",
+               "{} bytes: make one hold all rows of the other, of {} bytes each",
                name, slots, heads, cache.slot_stride_bytes, cache.head_stride_bytes, row));
     }
   }
@@ -148,10 +162,9 @@ class FieldChecker {
     }
     const std::int64_t row = tensor.dim * size;
     const bool tokens_repeat = !tensor.written;  // a source may broadcast, an output may not
-    stride(field("_token_stride"), tensor.token_stride * size,
-           tokens_repeat || tensor.tokens == 1 ? 0 : row);
-    stride(field("_head_stride"), tensor.head_stride * size,
-           tokens_repeat || tensor.heads == 1 ? 0 : row);
+    const std::int64_t least = tokens_repeat ? 0 : row;
+    stride_over(tensor.tokens, field("_token_stride"), tensor.token_stride * size, least);
+    stride_over(tensor.heads, field("_head_stride"), tensor.head_stride * size, least);
     if (tensor.written &&
         !apart(tensor.token_stride, tensor.tokens, tensor.head_stride, tensor.heads, tensor.dim)) {
       fail(ErrorCode::kInvalidArgument, field("_token_stride"),
@@ -178,8 +191,10 @@ class FieldChecker {
   static std::string overlap_text(std::string_view name, std::int64_t token_stride,
                                   std::int64_t tokens, std::int64_t head_stride,
                                   std::int64_t heads) {
-    return fmt::format("{} of {} tokens and {} heads overlaps itself with strides {} and {}", name,
-                       tokens, heads, token_stride, head_stride);
+    return fmt::format(
+        "{} of {} tokens and {} heads overlaps itself with strides {} and {}: make one "
+        "hold all rows of the other",
+        name, tokens, heads, token_stride, head_stride);
   }
 
   std::optional<Error> fault_;

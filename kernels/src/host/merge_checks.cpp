@@ -31,9 +31,10 @@ Result<void> check(const MergeParams& params) {
   check.in("parts", params.parts, 0, FieldChecker::kLargest);
   check.dim("dim", params.dim);
   if (std::int64_t{params.tokens} * params.query_heads > FieldChecker::kLargest) {
-    check.fail(ErrorCode::kInvalidArgument, "tokens",
-               fmt::format("{} tokens of {} heads are more items than 32 bits count", params.tokens,
-                           params.query_heads));
+    check.fail(
+        ErrorCode::kInvalidArgument, "tokens",
+        fmt::format("{} tokens of {} heads are more items than 32 bits count: merge fewer at once",
+                    params.tokens, params.query_heads));
   }
   if (params.out_type == ElementType::kFp8E4m3) {
     check.fail(ErrorCode::kUnsupported, "out_type",

@@ -24,17 +24,17 @@ Result<void> check(const PageCopyParams& params) {
   const std::int64_t pieces = std::int64_t{params.count} * params.parts;
   if (pieces > kLargestCopy / params.part_bytes) {
     check.fail(ErrorCode::kInvalidArgument, "part_bytes",
-               fmt::format("{} pages of {} pieces of {} bytes are more than 2^60 bytes",
-                           params.count, params.parts, params.part_bytes));
+               fmt::format(
+                   "{} pages of {} pieces of {} bytes are more than 2^60 bytes: copy fewer at once",
+                   params.count, params.parts, params.part_bytes));
   }
   // Entries may count in units smaller than a page.
   check.stride("source_entry_stride_bytes", params.source_entry_stride_bytes, kAlignment);
   check.stride("destination_entry_stride_bytes", params.destination_entry_stride_bytes, kAlignment);
-  // A stride over one piece is never taken.
-  const std::int64_t least_part_stride = params.parts > 1 ? params.part_bytes : 0;
-  check.stride("source_part_stride_bytes", params.source_part_stride_bytes, least_part_stride);
-  check.stride("destination_part_stride_bytes", params.destination_part_stride_bytes,
-               least_part_stride);
+  check.stride_over(params.parts, "source_part_stride_bytes", params.source_part_stride_bytes,
+                    params.part_bytes);
+  check.stride_over(params.parts, "destination_part_stride_bytes",
+                    params.destination_part_stride_bytes, params.part_bytes);
   const std::int64_t most_part_stride = kLargestCopy / params.parts;
   check.in("source_part_stride_bytes", params.source_part_stride_bytes, 0, most_part_stride);
   check.in("destination_part_stride_bytes", params.destination_part_stride_bytes, 0,

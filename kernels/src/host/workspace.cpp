@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <kvpool/kernels/workspace.hpp>
 
+#include <kvpool/core/checked.hpp>
 #include <kvpool/kernels/capabilities.hpp>
 
 #include <fmt/format.h>
@@ -23,9 +24,23 @@ Bytes required_workspace(const WorkspaceShape& shape) {
   return most;
 }
 
-std::int64_t decode_rows_requests(std::int64_t max_batch, std::int64_t block,
-                                  std::int64_t limit) noexcept {
-  return std::max(max_batch, std::min(max_batch, limit) * block);
+Result<std::int64_t> decode_rows_requests(std::int64_t max_batch, std::int64_t block,
+                                          std::int64_t limit) {
+  if (max_batch < 0 || block < 0 || limit < 0) {
+    return Error{.code = ErrorCode::kInvalidArgument,
+                 .message = fmt::format("a batch of {}, a block of {} and a limit of {}: give "
+                                        "numbers from 0",
+                                        max_batch, block, limit)};
+  }
+  const CheckedInt rows = CheckedInt{std::min(max_batch, limit)} * block;
+  const auto requests = max(CheckedInt{max_batch}, rows).to_int64();
+  if (!requests.has_value()) {
+    return Error{.code = ErrorCode::kOutOfRange,
+                 .message = fmt::format("{} requests of {} tokens as decode rows are more than 64 "
+                                        "bits count: give a smaller batch, block or limit",
+                                        std::min(max_batch, limit), block)};
+  }
+  return *requests;
 }
 
 Workspace::Workspace(AnyPageMemory memory, CaptureQuery is_capturing)

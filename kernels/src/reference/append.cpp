@@ -47,8 +47,9 @@ Result<void> append(const AppendParams& params) {
   for (std::int64_t token = 0; token < params.tokens; ++token) {
     if (params.slot_mapping[token] < -1) {
       return Error{.code = ErrorCode::kOutOfRange,
-                   .message = fmt::format("slot_mapping[{}] is {}: slots start at 0, and -1 skips",
-                                          token, params.slot_mapping[token]),
+                   .message = fmt::format(
+                       "slot_mapping[{}] is {}: give a slot from 0, or -1 to skip the token", token,
+                       params.slot_mapping[token]),
                    .key = "slot_mapping"};
     }
   }

@@ -52,13 +52,20 @@ void require_bundled_roles(NarrowedRows& asked, const KernelQuery& query) {
   const PoolUser user = query.user;
   std::vector<std::string> missing;
   std::string reasons;
+  std::string condition;
   for (const KernelRole role : {attention_role(user), KernelRole::kAppend}) {
     bool runs = false;
     std::string reasons_here;
+    std::string condition_here;
     for (const KernelCapability* row : asked.rows) {
       if (row->role == role && serves(*row, user)) {
         const Mismatch mismatch = find_mismatch(*row, query);
-        runs = runs || mismatch == Mismatch::kNone;
+        if (mismatch == Mismatch::kNone) {
+          // A row that runs everywhere leaves no condition.
+          const std::string if_gpu = if_the_gpu_is(*row, query);
+          condition_here = !runs || if_gpu.empty() ? if_gpu : condition_here;
+          runs = true;
+        }
         reasons_here += fmt::format("{} {} {}", reasons.empty() && reasons_here.empty() ? ":" : ";",
                                     row->name, describe_mismatch(mismatch, *row, query));
       }
@@ -67,6 +74,7 @@ void require_bundled_roles(NarrowedRows& asked, const KernelQuery& query) {
       missing.emplace_back(to_string(role));
       reasons += reasons_here;
     }
+    condition = condition.empty() ? condition_here : condition;
   }
   if (!missing.empty()) {
     asked.refusal =
@@ -82,7 +90,7 @@ void require_bundled_roles(NarrowedRows& asked, const KernelQuery& query) {
                              .pool = std::string{pool_of(user)},
                              .chosen = std::string{to_string(KernelSet::kKvpool)},
                              .instead_of = std::string{to_string(KernelSet::kTrtllm)},
-                             .reason = "asked for: the bundled kernels' rows decide"});
+                             .reason = "asked for: the bundled kernels' rows decide" + condition});
 }
 
 std::vector<std::string> backends_of(RowSpan rows) {

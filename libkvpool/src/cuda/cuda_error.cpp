@@ -12,8 +12,6 @@ ErrorCode code_of(cudaError_t code) noexcept {
     case cudaErrorMemoryAllocation: return ErrorCode::kExhausted;
     case cudaErrorInsufficientDriver:
     case cudaErrorNoDevice:
-    case cudaErrorStubLibrary:
-    case cudaErrorSystemDriverMismatch:
     case cudaErrorCompatNotSupportedOnDevice:
     case cudaErrorCallRequiresNewerDriver:
     case cudaErrorNotSupported: return ErrorCode::kUnsupported;
@@ -35,6 +33,11 @@ Result<void> check_cuda(std::string_view call, cudaError_t code) {
     return cuda_error(call, code);
   }
   return {};
+}
+
+bool means_no_gpu(cudaError_t code, int driver_version) noexcept {
+  // Without a driver the runtime says that the driver, of version 0, is too old.
+  return code == cudaErrorNoDevice || (code == cudaErrorInsufficientDriver && driver_version == 0);
 }
 
 Result<void> check_gpu(std::int32_t device) {

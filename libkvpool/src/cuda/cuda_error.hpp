@@ -12,12 +12,18 @@
 namespace kvpool {
 
 /// A failed call of the runtime. Out of memory is `kExhausted`; no driver, one that is too old, and
-/// no GPU are `kUnsupported`; all else is `kDevice`. Forgets the runtime's last error, unless it is
+/// no GPU are `kUnsupported`; all else, such as a driver that does not fit its own library, is
+/// `kDevice`. Forgets the runtime's last error, unless it is
 /// one that stays.
 [[nodiscard]] Error cuda_error(std::string_view call, cudaError_t code);
 
 /// `cuda_error` unless the call succeeded.
 [[nodiscard]] Result<void> check_cuda(std::string_view call, cudaError_t code);
+
+/// Whether `cudaGetDeviceCount` failed because there is nothing to count: no GPU, or no driver at
+/// all. A driver that is there and cannot be used is a failure, and not the absence of GPUs.
+/// @param driver_version of `cudaDriverGetVersion`; 0 without a driver
+[[nodiscard]] bool means_no_gpu(cudaError_t code, int driver_version) noexcept;
 
 /// Success when the process can use this GPU: then its context is made.
 /// @return `kInvalidArgument` for an ordinal that does not exist, `kUnsupported` where none does

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <kvpool/cuda/device_memory.hpp>
 
+#include "cuda/driver_api.hpp"
 #include "cuda/whole_regions.hpp"
 
 #include <utility>
@@ -15,6 +16,16 @@ cudaError_t give_back(void* address) { return cudaFree(address); }
 
 constexpr WholeRegionCalls kCalls{.name = "cudaMalloc", .allocate = &allocate, .free = &give_back};
 
+/// What the device hands out memory in: the driver's granule, where it tells one.
+Bytes granule_of_device(std::int32_t device) {
+  if (const auto driver = DriverApi::load(); driver) {
+    if (const auto granule = device_granularity(*driver, device); granule) {
+      return *granule;
+    }
+  }
+  return DeviceMemory::kDefaultGranularity;
+}
+
 }  // namespace
 
 struct DeviceMemory::State {
@@ -27,6 +38,9 @@ DeviceMemory::DeviceMemory(std::shared_ptr<State> state) : state_{std::move(stat
 
 Result<DeviceMemory> DeviceMemory::create(std::int32_t device, Bytes granularity) {
   if (auto valid = WholeRegions::check(device, granularity); !valid) {
+    return std::move(valid).error();
+  }
+  if (auto valid = check_plan_granule(granularity, granule_of_device(device), device); !valid) {
     return std::move(valid).error();
   }
   return DeviceMemory{std::make_shared<State>(device, granularity)};

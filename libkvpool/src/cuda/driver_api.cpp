@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda/driver_api.hpp"
 
+#include "core/format.hpp"
 #include "cuda/cuda_error.hpp"
 
 #include <fmt/format.h>
@@ -89,6 +90,16 @@ Result<Bytes> device_granularity(const DriverApi& driver, std::int32_t device) {
     return driver.error("cuMemGetAllocationGranularity", code);
   }
   return Bytes{static_cast<std::int64_t>(bytes)};
+}
+
+Result<void> check_plan_granule(Bytes granule, Bytes smallest, std::int32_t device) {
+  if (granule % smallest != Bytes{0}) {
+    return Error{.code = ErrorCode::kInvalidArgument,
+                 .message = fmt::format("the plan counts in granules of {}, but device {} maps "
+                                        "granules of {}: plan with a multiple of that",
+                                        format_bytes(granule), device, format_bytes(smallest))};
+  }
+  return {};
 }
 
 }  // namespace kvpool

@@ -39,4 +39,8 @@ struct DriverApi {
 /// Smallest granule of a GPU.
 [[nodiscard]] Result<Bytes> device_granularity(const DriverApi& driver, std::int32_t device);
 
+/// Whether a plan that counts in `granule` can be charged on a GPU that hands out memory in
+/// `smallest`. @return `kInvalidArgument`, naming both, unless it is a multiple
+[[nodiscard]] Result<void> check_plan_granule(Bytes granule, Bytes smallest, std::int32_t device);
+
 }  // namespace kvpool

@@ -14,9 +14,16 @@ Result<std::int32_t> gpu_count() {
     return count;
   }
   Error error = cuda_error("cudaGetDeviceCount", code);
-  if (error.code == ErrorCode::kUnsupported) {
+  int driver_version = 0;
+  if (const cudaError_t asked = cudaDriverGetVersion(&driver_version); asked != cudaSuccess) {
+    static_cast<void>(cudaGetLastError());
+    // What cannot be asked is there.
+    driver_version = -1;
+  }
+  if (means_no_gpu(code, driver_version)) {
     return 0;
   }
+  error.message += "; install a driver that supports this CUDA runtime";
   return error;
 }
 

@@ -2,12 +2,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <kvpool/cuda/vmm_memory.hpp>
 
-#include "core/format.hpp"
 #include "cuda/cuda_error.hpp"
 #include "cuda/driver_api.hpp"
 #include "cuda/mapped_regions.hpp"
-
-#include <fmt/format.h>
 
 #include <cstdint>
 #include <utility>
@@ -39,11 +36,8 @@ Result<VmmMemory> VmmMemory::create(std::int32_t device, std::optional<Bytes> gr
   if (auto valid = RegionTable::check_granularity(chosen); !valid) {
     return std::move(valid).error();
   }
-  if (chosen % *smallest != Bytes{0}) {
-    return Error{.code = ErrorCode::kInvalidArgument,
-                 .message = fmt::format("the plan counts in granules of {}, but device {} maps "
-                                        "granules of {}: plan with a multiple of that",
-                                        format_bytes(chosen), device, format_bytes(*smallest))};
+  if (auto valid = check_plan_granule(chosen, *smallest, device); !valid) {
+    return std::move(valid).error();
   }
   return VmmMemory{std::make_shared<State>(*driver, device, chosen)};
 }

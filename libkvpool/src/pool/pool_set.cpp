@@ -120,11 +120,14 @@ Result<PoolSet> PoolSet::create(std::span<const PoolDescriptor> pools, AnyPageMe
   return PoolSet{std::move(impl)};
 }
 
-std::span<const PoolDescriptor> PoolSet::pools() const noexcept { return impl_->pools; }
+std::span<const PoolDescriptor> PoolSet::pools() const noexcept {
+  return impl_ == nullptr ? std::span<const PoolDescriptor>{} : impl_->pools;
+}
 
 std::optional<PoolId> PoolSet::find(std::string_view name) const noexcept {
-  for (std::size_t i = 0; i < impl_->pools.size(); ++i) {
-    if (impl_->pools[i].name == name) {
+  const std::span<const PoolDescriptor> all = pools();
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    if (all[i].name == name) {
       return PoolId{static_cast<std::int32_t>(i)};
     }
   }
@@ -161,8 +164,14 @@ std::vector<PlacedView> PoolSet::views(PoolId pool, std::size_t group) const {
   return placed;
 }
 
-std::span<const PoolCharge> PoolSet::ledger() const noexcept { return impl_->ledger; }
+std::span<const PoolCharge> PoolSet::ledger() const noexcept {
+  return impl_ == nullptr ? std::span<const PoolCharge>{} : impl_->ledger;
+}
 
-void PoolSet::reset() noexcept { impl_->release(); }
+void PoolSet::reset() noexcept {
+  if (impl_ != nullptr) {
+    impl_->release();
+  }
+}
 
 }  // namespace kvpool

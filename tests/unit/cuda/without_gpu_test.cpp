@@ -7,6 +7,8 @@
 #include <kvpool/cuda/stream_capture.hpp>
 #include <kvpool/cuda/vmm_memory.hpp>
 
+#include "cuda/cuda_error.hpp"
+#include "cuda/driver_api.hpp"
 #include "support/catch.hpp"
 #include "support/page_memory_suite.hpp"
 
@@ -60,6 +62,37 @@ TEST_CASE("a granule that no memory can have is refused before the GPU is asked"
     CHECK(test::code_of(DeviceMemory::create(0, granularity)) == ErrorCode::kInvalidArgument);
     CHECK(test::code_of(PinnedMemory::create(0, granularity)) == ErrorCode::kInvalidArgument);
   }
+}
+
+TEST_CASE("a driver that is there and cannot be used is a failure, not the absence of GPUs",
+          "[cuda]") {
+  CHECK(means_no_gpu(cudaErrorNoDevice, 13'000));
+  CHECK(means_no_gpu(cudaErrorInsufficientDriver, 0));
+  CHECK_FALSE(means_no_gpu(cudaErrorInsufficientDriver, 11'080));
+  CHECK_FALSE(means_no_gpu(cudaErrorInsufficientDriver, -1));
+  for (const cudaError_t broken :
+       {cudaErrorSystemDriverMismatch, cudaErrorStubLibrary, cudaErrorSystemNotReady,
+        cudaErrorInitializationError, cudaErrorDevicesUnavailable}) {
+    CAPTURE(cudaGetErrorName(broken));
+    CHECK_FALSE(means_no_gpu(broken, 0));
+    CHECK_FALSE(means_no_gpu(broken, 13'000));
+    CHECK(cuda_error("a call", broken).code == ErrorCode::kDevice);
+  }
+  CHECK_FALSE(means_no_gpu(cudaErrorCompatNotSupportedOnDevice, 13'000));
+}
+
+TEST_CASE("a plan's granule is a multiple of the device's, or an error names both", "[cuda]") {
+  const Bytes device{2 << 20};
+  CHECK(check_plan_granule(Bytes{2 << 20}, device, 0).has_value());
+  CHECK(check_plan_granule(Bytes{6 << 20}, device, 0).has_value());
+  for (const Bytes granule : {Bytes{256}, Bytes{65'536}, Bytes{3 << 20}}) {
+    const auto checked = check_plan_granule(granule, device, 1);
+    REQUIRE(test::code_of(checked) == ErrorCode::kInvalidArgument);
+    CHECK_THAT(checked.error().message,
+               Catch::Matchers::ContainsSubstring("device 1 maps granules of 2"));
+  }
+  CHECK_THAT(check_plan_granule(Bytes{256}, device, 1).error().message,
+             Catch::Matchers::ContainsSubstring("granules of 256 B, but"));
 }
 
 }  // namespace

@@ -79,6 +79,23 @@ TEST_CASE("memory goes back on destruction and on reset") {
   CHECK(memory.held() == Bytes{0});
 }
 
+TEST_CASE("a moved-from set is empty") {
+  AnyPageMemory memory = simulated();
+  PoolSet set = PoolSet::create(std::vector{drafter_pool("draft", 10)}, memory).value();
+  PoolSet moved = std::move(set);
+  // NOLINTBEGIN(bugprone-use-after-move): what the test is about
+  CHECK(set.pools().empty());
+  CHECK(set.ledger().empty());
+  CHECK_FALSE(set.find("draft").has_value());
+  set.reset();
+  CHECK(memory.held() == kGranule);
+  set = std::move(moved);
+  CHECK(set.find("draft") == PoolId{0});
+  moved.reset();
+  // NOLINTEND(bugprone-use-after-move)
+  CHECK(memory.held() == kGranule);
+}
+
 TEST_CASE("pools are given back newest first") {
   RecordingMemory recording{simulated()};
   {

@@ -18,7 +18,9 @@ struct AppendParams {
   const void* k = nullptr;
   /// [tokens, kv_heads, v_cache.dim] New values; null where only keys are written (MLA).
   const void* v = nullptr;
-  /// [tokens] entry * tokens_per_block + slot in the page; -1: the token is skipped.
+  /// [tokens] entry * tokens_per_block + slot in the page; -1: the token is skipped. Anything below
+  /// is the caller's mistake: the reference returns `kOutOfRange` for it and writes nothing; the
+  /// kernel, which cannot return, skips the token, and in builds without NDEBUG traps.
   const std::int64_t* slot_mapping = nullptr;
   /// Where keys go.
   CacheOperand k_cache{};

@@ -21,9 +21,11 @@ namespace kvpool::kernels {
 /// @param max_batch largest batch, in requests
 /// @param block tokens of the drafter's block
 /// @param limit largest batch that runs as decode rows
-/// @return max(max_batch, min(max_batch, limit) * block) @pre no argument is negative
-[[nodiscard]] std::int64_t decode_rows_requests(std::int64_t max_batch, std::int64_t block,
-                                                std::int64_t limit) noexcept;
+/// @return max(max_batch, min(max_batch, limit) * block); `kInvalidArgument` for a negative
+/// argument,
+///   `kOutOfRange` when the product does not fit into 64 bits
+[[nodiscard]] Result<std::int64_t> decode_rows_requests(std::int64_t max_batch, std::int64_t block,
+                                                        std::int64_t limit);
 
 /// Tells whether the work of a workspace's kernels is being captured into a graph.
 using CaptureQuery = std::function<Result<bool>()>;

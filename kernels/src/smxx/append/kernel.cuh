@@ -6,6 +6,7 @@
 
 #include "smxx/device/elements.cuh"
 
+#include <cassert>
 #include <cstdint>
 
 namespace kvpool::kernels {
@@ -39,6 +40,7 @@ __global__ void __launch_bounds__(kAppendThreads)
     const std::int64_t token = item / params.kv_heads;
     const std::int64_t head = item % params.kv_heads;
     const std::int64_t place = params.slot_mapping[token];
+    assert(place >= -1);
     if (place < 0) {
       continue;
     }

@@ -13,6 +13,8 @@ namespace kvpool {
 /// A stream of a GPU as a `DeviceQueue`. Addresses may be of the device and of the host; a copy
 /// from host memory that is not pinned is staged by the driver, and may block. Tickets are events
 /// of the stream, so they also cover kernels that someone else has launched on it before.
+///
+/// Copies are handles of one state. A moved-from one may only be destroyed and assigned to.
 class CudaQueue {
  public:
   /// A queue with a stream of its own, which does not wait for the default stream. The stream goes

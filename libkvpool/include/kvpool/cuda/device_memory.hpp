@@ -20,6 +20,8 @@ namespace kvpool {
 ///
 /// Contents are undefined at first. Regions have to be idle when they are released: `cudaFree`
 /// waits for the device. `reserve` is `exhausted` when the device has no memory left.
+///
+/// Copies are handles of one state. A moved-from one may only be destroyed and assigned to.
 class DeviceMemory {
  public:
   /// Granule when none is given, that of NVIDIA devices.
@@ -27,9 +29,11 @@ class DeviceMemory {
 
   /// Memory of one GPU.
   /// @param device ordinal of the GPU, from 0
-  /// @param granularity of the plan; 256 B to 1 TiB
-  /// @return `invalid_argument` for an ordinal or a granularity out of range, `unsupported` when
-  ///     there is no GPU or no driver that fits
+  /// @param granularity of the plan: a multiple of the device's, of at most 1 TiB. The device's is
+  ///     the driver's smallest granule of virtual memory, or 2 MiB where it has none
+  /// @return `invalid_argument` for an ordinal out of range and for a granularity that the device
+  ///     does not have (the message names both), `unsupported` when there is no GPU or no driver
+  ///     that fits
   static Result<DeviceMemory> create(std::int32_t device, Bytes granularity = kDefaultGranularity);
 
   /// See `PageMemory`.

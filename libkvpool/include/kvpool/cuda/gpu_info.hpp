@@ -32,7 +32,8 @@ struct GpuInfo {
 };
 
 /// GPUs that this process can use.
-/// @return 0 on a machine without one, or without a driver; `kDevice` when the driver fails
+/// @return 0 on a machine without one, or without any driver; `kUnsupported` when the driver is too
+///   old, `kDevice` when it fails: neither says that there is no GPU
 [[nodiscard]] Result<std::int32_t> gpu_count();
 
 /// Describes a GPU. The first call of a process for a device makes its context.

@@ -14,6 +14,8 @@ namespace kvpool {
 ///
 /// As with `DeviceMemory`, a region is held whole from `reserve` to `release`, and commit and
 /// decommit only keep the books. Locked memory is taken from the whole machine: keep it small.
+///
+/// Copies are handles of one state. A moved-from one may only be destroyed and assigned to.
 class PinnedMemory {
  public:
   /// Granule when none is given: an OS page.

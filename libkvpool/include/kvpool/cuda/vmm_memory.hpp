@@ -18,6 +18,8 @@ namespace kvpool {
 /// reserved and not committed fault when a kernel touches them. Contents are undefined after a
 /// commit. Unmapping does not wait: work on the device that uses a range has ended before it is
 /// decommitted or released, and before the last handle goes.
+///
+/// Copies are handles of one state. A moved-from one may only be destroyed and assigned to.
 class VmmMemory {
  public:
   /// Memory of one GPU.

@@ -34,6 +34,7 @@ using Ticket = Id<struct TicketTag, std::uint64_t>;
 ///   queue or one not recorded yet is `invalid_argument`.
 /// - `wait(ticket)` returns when that work is complete, or with `invalid_argument` as above.
 /// - Work runs in the order of the calls: a completed ticket completes all earlier ones.
+/// - A handle that was moved from may be destroyed and assigned to, and nothing else.
 /// - `device` is returned by any call when the device reports a failure, also one of earlier work.
 ///
 /// Complexity: constant, but for the copy itself and for `wait`. Threads: one call at a time per

@@ -46,6 +46,7 @@ inline constexpr Bytes kRegionAlignment{256};
 ///   returned and that has not been released, with its size, or the call is `invalid_argument`.
 /// - `granularity()` never changes. `held()` is what is committed now, over all regions.
 /// - A call that fails changes nothing.
+/// - A handle that was moved from may be destroyed and assigned to, and nothing else.
 ///
 /// Complexity: logarithmic in regions and in separately committed ranges, beside what the operating
 /// system or the driver does. Threads: one call at a time per shared state; the caller serialises.

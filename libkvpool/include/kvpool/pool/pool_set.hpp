@@ -63,7 +63,9 @@ class PoolSet {
   [[nodiscard]] static Result<PoolSet> create(std::span<const PoolDescriptor> pools,
                                               AnyPageMemory memory, PoolSetOptions options = {});
 
+  /// The moved-from set is empty: it has no pools, and `reset` does nothing.
   PoolSet(PoolSet&& other) noexcept;
+  /// Gives back what this set holds; the moved-from one is empty.
   PoolSet& operator=(PoolSet&& other) noexcept;
   PoolSet(const PoolSet&) = delete;
   PoolSet& operator=(const PoolSet&) = delete;
