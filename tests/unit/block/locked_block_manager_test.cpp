@@ -64,11 +64,15 @@ TEST_CASE("threads do not get in each other's way", "[block][locked_block_manage
       for (std::int64_t i = 0; i < kRequests; ++i) {
         const auto first = static_cast<std::int32_t>(i % 2 == 0 ? 0 : 1000 * server + 10 * i);
         const std::vector<std::int32_t> prompt = tokens_from(first, 10 + i % 13);
-        const AdmitOutcome outcome = manager.with(
-            [&](BlockManager& inner) { return inner.admit({.prompt = {.tokens = prompt}}); });
-        if (outcome.status != BlockStatus::kOk) {
-          continue;  // too few pages now
-        }
+        // Too few pages now: the others end, and the device goes on.
+        AdmitOutcome outcome;
+        do {
+          outcome = manager.with(
+              [&](BlockManager& inner) { return inner.admit({.prompt = {.tokens = prompt}}); });
+          std::this_thread::yield();
+        } while (outcome.status == BlockStatus::kUnsettled ||
+                 outcome.status == BlockStatus::kNoPages);
+        wrong += outcome.status == BlockStatus::kOk ? 0 : 1;
         ++admitted;
         manager.with([&](BlockManager& inner) {
           const Tokens rest = Tokens{static_cast<std::int64_t>(prompt.size())} - outcome.hit.tokens;
@@ -102,7 +106,7 @@ TEST_CASE("threads do not get in each other's way", "[block][locked_block_manage
   stepper.join();
 
   CHECK(wrong == 0);
-  CHECK(admitted > kServers * kRequests / 4);
+  CHECK(admitted == kServers * kRequests);
   const BlockManager inner = std::move(manager).take();
   CHECK(inner.live_sequences() == Sequences{0});
   CHECK(inner.counters().admitted == admitted);
