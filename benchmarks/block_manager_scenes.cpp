@@ -29,6 +29,8 @@ using test::target_pool;
 using test::window_group;
 
 constexpr std::int64_t kPage = 16;
+/// Pages of a cached prompt.
+constexpr std::int64_t kPromptPages = 8;
 /// Sequences of a batch begin with 512 to 1023 tokens and are ended at 4096.
 constexpr std::int64_t kShortest = 512;
 constexpr std::int64_t kLongest = 4096;
@@ -262,22 +264,23 @@ double PageScene::metadata_bytes_per_page() const {
 
 CachedScene::CachedScene(std::int64_t pages)
     : pages_{pages},
-      blocks_{make_manager({target_pool({full_group()}, kPage, pages)},
-                           {.max_sequences = Sequences{4}, .max_length = Tokens{64}})} {
+      blocks_{make_manager(
+          {target_pool({full_group()}, kPage, pages)},
+          {.max_sequences = Sequences{4}, .max_length = Tokens{kPromptPages * kPage + kPage}})} {
   refill();
 }
 
 void CachedScene::next_epoch() { open_next(blocks_, epoch_); }
 
-/// Admits and releases prompt `i`: 16 tokens that no other has.
+/// Admits and releases prompt `i`: whole pages that no other has.
 void CachedScene::use(std::int64_t prompt) {
-  std::array<std::int32_t, kPage + 1> tokens{};
+  std::array<std::int32_t, kPromptPages * kPage + 1> tokens{};
   tokens[0] = static_cast<std::int32_t>(prompt % 50'000);
   tokens[1] = static_cast<std::int32_t>(prompt / 50'000);
   const AdmitOutcome outcome =
-      blocks_.admit({.prompt = {.tokens = tokens}, .reserve = Tokens{kPage}});
+      blocks_.admit({.prompt = {.tokens = tokens}, .reserve = Tokens{kPromptPages * kPage}});
   demand(outcome.status, "admit");
-  const Tokens missing = Tokens{kPage} - outcome.hit.tokens;
+  const Tokens missing = Tokens{kPromptPages * kPage} - outcome.hit.tokens;
   demand(missing == Tokens{0} ? BlockStatus::kOk : blocks_.commit_prompt(outcome.sequence, missing),
          "commit_prompt");
   demand(blocks_.release(outcome.sequence), "release");
@@ -285,8 +288,8 @@ void CachedScene::use(std::int64_t prompt) {
 
 void CachedScene::refill() {
   first_ = next_;
-  for (; cached_ < pages_; ++cached_) {
-    if (cached_ % 256 == 0) {
+  for (; cached_ + kPromptPages <= pages_; cached_ += kPromptPages) {
+    if (next_ % 32 == 0) {
       next_epoch();
     }
     use(next_++);

@@ -135,7 +135,8 @@ bool BlockWorld::has_group(const NaiveSequence& s, std::size_t group) const {
 }
 
 /// Makes a call with every one of its allocations failing in turn, then in earnest.
-BlockStatus BlockWorld::attempt(const std::function<BlockStatus()>& call) {
+/// `may_move_windows`: that windows move on is all that a refusal may leave behind.
+BlockStatus BlockWorld::attempt(const std::function<BlockStatus()>& call, bool may_move_windows) {
   for (std::int64_t fail_at = 0;; ++fail_at) {
     const std::uint64_t before = manager_.fingerprint();
     log_.clear();
@@ -144,13 +145,20 @@ BlockStatus BlockWorld::attempt(const std::function<BlockStatus()>& call) {
     const bool injected = log_.asked > fail_at;
     if (status == BlockStatus::kOk || !injected) {
       log_.fail_at = -1;
+      if (status != BlockStatus::kOk && may_move_windows) {
+        after([] {}, true);
+      }
       return status;
     }
     ++counts_.injected;
     expect(status == BlockStatus::kNoPages, "a failed allocation is answered by ",
            to_string(status));
     expect(log_.allocated.empty(), "a refused call took pages");
-    expect(manager_.fingerprint() == before, "a refused call changed the fingerprint");
+    if (may_move_windows) {
+      after([] {}, true);
+    } else {
+      expect(manager_.fingerprint() == before, "a refused call changed the fingerprint");
+    }
     if (fail_at % 4 == 0) {
       compare(false);
     }
@@ -176,7 +184,7 @@ void BlockWorld::read_rows() {
 }
 
 /// After a successful call: what the manager evicted, then the call's effect on the model.
-void BlockWorld::after(const std::function<void()>& effect) {
+void BlockWorld::after(const std::function<void()>& effect, bool windows_pass) {
   const auto known = [&](std::size_t g, std::int32_t e) { return is_alive(g, e, false); };
   const auto alive = [&](std::size_t g, std::int32_t e) { return is_alive(g, e, true); };
   for (const auto& [pool, entry] : log_.allocated) {
@@ -196,7 +204,7 @@ void BlockWorld::after(const std::function<void()>& effect) {
   effect();
   read_rows();
   model_.absorb(alive);
-  model_.settle();
+  model_.settle(windows_pass);
   log_.clear();
 }
 
@@ -516,7 +524,7 @@ void BlockWorld::drain() {
     const int id = model_.pins.begin()->first;
     log_.clear();
     manager_.unpin(pin_ids_[id]);
-    after([&] { model_.pins.erase(id); });
+    after([&] { forget_pin(id); });
   }
   manager_.flush_cache();
   expect(manager_.complete_until(Epoch{model_.opened}) == BlockStatus::kOk, "the last epoch");

@@ -84,8 +84,8 @@ class BlockWorld {
   }
   void note(const std::string& call);
   [[nodiscard]] bool is_alive(std::size_t group, std::int32_t entry, bool fresh_counts) const;
-  BlockStatus attempt(const std::function<BlockStatus()>& call);
-  void after(const std::function<void()>& effect);
+  BlockStatus attempt(const std::function<BlockStatus()>& call, bool may_move_windows = false);
+  void after(const std::function<void()>& effect, bool windows_pass = false);
   void read_rows();
   void spare_behind(std::size_t group, std::int32_t source);
   void take_copies(NaiveSequence* committing);
@@ -117,6 +117,7 @@ class BlockWorld {
   void fork();
   void release(int id);
   void suspend(bool preempt);
+  void forget_pin(int id);
   void pin();
   void match();
   void misuse();

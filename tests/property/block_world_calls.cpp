@@ -230,7 +230,8 @@ void BlockWorld::append() {
   const std::int64_t count = dice_.one_in(4) ? 1 + dice_.below(24) : 1 + dice_.below(8);
   note("append " + std::to_string(count) + " to #" + std::to_string(id) + " of " +
        std::to_string(s.reserved));
-  const BlockStatus status = attempt([&] { return manager_.append(ids_[id], Tokens{count}); });
+  const BlockStatus status =
+      attempt([&] { return manager_.append(ids_[id], Tokens{count}); }, true);
   if (!failure_.empty()) {
     return;
   }
@@ -247,7 +248,7 @@ void BlockWorld::append() {
   }
   check_status(status, plan);
   if (status == BlockStatus::kOk) {
-    after([&] { s.reserved += count; });
+    after([&] { s.reserved += count; }, true);
     if (s.reserved > draft_limit_ && has_draft_) {
       expect(!manager_.drafts(ids_[id]), "drafts beyond its limit");
     }
@@ -292,27 +293,29 @@ void BlockWorld::commit() {
   for (std::size_t g = 0; g < model_.groups.size(); ++g) {
     held_first.push_back(std::ranges::count(s.rows[g], kGone));
   }
-  after([&] {
-    for (const std::int32_t token : tokens) {
-      const auto position = static_cast<std::int64_t>(s.runs.size()) - 1;
-      s.tokens.push_back(token);
-      s.runs.push_back(model_.extend(s.query, s.runs.back(), position, token));
-    }
-    model_.write(s, s.committed, s.committed + count);
-    s.committed += count;
-    s.history.emplace_back(model_.opened, s.committed);
-    take_copies(&s);
-    model_.publish(s);
-    for (auto at = s.snapshots.begin(); at != s.snapshots.end();) {
-      if (at->first.first <= s.on_path * model_.block) {
-        model_.cache.at(s.runs[static_cast<std::size_t>(at->first.first)])
-            .snapshots[at->first.second] = at->second;
-        at = s.snapshots.erase(at);
-      } else {
-        ++at;
-      }
-    }
-  });
+  after(
+      [&] {
+        for (const std::int32_t token : tokens) {
+          const auto position = static_cast<std::int64_t>(s.runs.size()) - 1;
+          s.tokens.push_back(token);
+          s.runs.push_back(model_.extend(s.query, s.runs.back(), position, token));
+        }
+        model_.write(s, s.committed, s.committed + count);
+        s.committed += count;
+        s.history.emplace_back(model_.opened, s.committed);
+        take_copies(&s);
+        model_.publish(s);
+        for (auto at = s.snapshots.begin(); at != s.snapshots.end();) {
+          if (at->first.first <= s.on_path * model_.block) {
+            model_.cache.at(s.runs[static_cast<std::size_t>(at->first.first)])
+                .snapshots[at->first.second] = at->second;
+            at = s.snapshots.erase(at);
+          } else {
+            ++at;
+          }
+        }
+      },
+      true);
   for (std::size_t g = 0; g < model_.groups.size(); ++g) {
     const std::int64_t gone = std::ranges::count(s.rows[g], kGone);
     counts_.window_moves += gone > held_first[g] ? 1 : 0;
@@ -514,6 +517,16 @@ void BlockWorld::suspend(bool preempt) {
   suspended_.push_back(std::move(kept));
 }
 
+/// A pin may have kept windows and snapshots, too: then they wait for the epoch of its end.
+void BlockWorld::forget_pin(int id) {
+  model_.for_path(model_.pins[id], [&](NaiveBlock& block) {
+    model_.for_pages(block, [&](std::size_t g, std::int32_t entry) {
+      model_.page(g, entry).fence = model_.opened;
+    });
+  });
+  model_.pins.erase(id);
+}
+
 void BlockWorld::pin() {
   if (!model_.pins.empty() && dice_.one_in(2)) {
     const int id = model_.pins.begin()->first;
@@ -521,7 +534,7 @@ void BlockWorld::pin() {
     log_.clear();
     expect(manager_.unpin(pin_ids_[id]) == BlockStatus::kOk, "unpin");
     expect(manager_.unpin(pin_ids_[id]) == BlockStatus::kStaleId, "a second unpin");
-    after([&] { model_.pins.erase(id); });
+    after([&] { forget_pin(id); });
     return;
   }
   std::vector<std::int32_t> tokens;

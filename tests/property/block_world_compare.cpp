@@ -127,13 +127,17 @@ void BlockWorld::compare_pools() {
   for (std::size_t g = 0; g < model_.groups.size(); ++g) {
     const CacheGroup& group = model_.groups[g];
     const GroupId id{static_cast<std::int32_t>(g)};
-    const auto pool = static_cast<std::size_t>(group.pool.value());
     const std::int64_t live =
         manager_.page_pool(group.pool).live_pages(group.group_in_pool).count();
     expect(live == alive[g], group.name, ": ", live, " pages are out, ", alive[g], " are known of");
     const std::int64_t holds = manager_.held_pages(id).count();
     expect(holds >= held[g] && (holds == held[g] || !model_.pins.empty()), group.name, ": holds ",
            holds, " instead of ", held[g]);
+  }
+  for (std::size_t g = 0; g < model_.groups.size(); ++g) {
+    const CacheGroup& group = model_.groups[g];
+    const GroupId id{static_cast<std::int32_t>(g)};
+    const std::size_t pool = model_.pool_of(g);
     const std::int64_t available = manager_.available_pages(id).count();
     Plan plan = empty_plan();
     plan.least[g] = plan.most[g] = available;

@@ -208,8 +208,9 @@ class NaiveBlocks {
     std::erase_if(cache, [&](const auto& entry) { return dead.contains(entry.first); });
     return wrong;
   }
-  /// Finds out who holds what, after a call; what is given back waits for the latest epoch.
-  void settle() {
+  /// Finds out who holds what, after a call; what is given back waits for the latest epoch. But
+  /// what a window has passed (`windows_pass`) no step in flight reads.
+  void settle(bool windows_pass) {
     std::vector<std::set<std::int32_t>> held(pools.size());
     const auto hold_path = [&](Run run) {
       for_path(run, [&](NaiveBlock& cached) {
@@ -234,7 +235,9 @@ class NaiveBlocks {
       for (auto& [entry, page] : pages[p]) {
         const bool was_held = std::exchange(page.held, entry != kGone && held[p].contains(entry));
         if (was_held && !page.held) {
-          page.fence = page.earliest = opened;
+          const bool has_window = groups[static_cast<std::size_t>(page.group)].extent > Tokens{0};
+          page.fence = opened;
+          page.earliest = windows_pass && has_window ? page.earliest : opened;
         }
       }
     }
