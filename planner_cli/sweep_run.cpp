@@ -139,6 +139,7 @@ std::vector<SweepPoint> run_points(const Options& options, std::span<const Sweep
   Work work{options, axes, registry};
   threads = std::clamp<std::size_t>(threads, 1, (point_count(axes) + kChunk - 1) / kChunk);
   std::vector<std::jthread> running;
+  running.reserve(threads);
   for (std::size_t i = 0; i < threads; ++i) {
     running.emplace_back([&work] { work.run_guarded(); });
   }

@@ -85,11 +85,11 @@ class FlatDocument {
       std::string name = entry.value(named_by[0], std::string{});
       if (*named_by[1] != '\0') {
         if (const std::string second = entry.value(named_by[1], std::string{}); !second.empty()) {
-          name += "/" + second;
+          name.append("/").append(second);
         }
       }
       if (const int count = ++seen[name]; count > 1) {
-        name += " #" + std::to_string(count);
+        name.append(" #").append(std::to_string(count));
       }
       OrderedJson rest = entry;
       rest.erase(named_by[0]);
@@ -107,7 +107,7 @@ class FlatDocument {
     const bool is_list_of_objects = value.is_array() && !value.empty() && value.front().is_object();
     if (value.is_object() && !value.empty()) {
       for (const auto& [name, member] : value.items()) {
-        add(area, key + "." + name, member);
+        add(area, std::string{key}.append(".").append(name), member);
       }
     } else if (is_list_of_objects) {
       std::size_t index = 0;
