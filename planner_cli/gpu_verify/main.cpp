@@ -51,7 +51,7 @@ Result<AnyPageMemory> memory_for(const GpuInfo& gpu, Bytes granularity) {
 }
 
 /// How a rank fared. `kDoesNotFit`: this GPU has too little free memory, so nothing was looked at.
-enum class Verdict { kAsPlanned, kNotAsPlanned, kDoesNotFit };
+enum class Verdict { kAgrees, kDiffers, kDoesNotFit };
 
 /// Bytes that a rank charges in all.
 Bytes charged_by(const PoolPlan& rank) {
@@ -96,7 +96,7 @@ Result<Verdict> verify(const PoolPlan& rank, const GpuInfo& gpu, CudaQueue& queu
   if (!pools) {
     if (pools.error().code == ErrorCode::kInternal) {
       std::printf("  %s\n", to_string(pools.error()).c_str());
-      return Verdict::kNotAsPlanned;
+      return Verdict::kDiffers;
     }
     return pools.error();
   }
@@ -119,7 +119,7 @@ Result<Verdict> verify(const PoolPlan& rank, const GpuInfo& gpu, CudaQueue& queu
     at = end + 1;
   }
   agrees = agrees && report->passed();
-  return agrees ? Verdict::kAsPlanned : Verdict::kNotAsPlanned;
+  return agrees ? Verdict::kAgrees : Verdict::kDiffers;
 }
 
 /// All ranks, one after another: each has the GPU for itself, as it would in the deployment.
@@ -143,7 +143,7 @@ int verify_all(const Plan& plan, const GpuInfo& gpu) {
       return fail(kDeviceOrIo, verdict.error());
     }
     verified += *verdict == Verdict::kDoesNotFit ? 0U : 1U;
-    agrees = agrees && *verdict != Verdict::kNotAsPlanned;
+    agrees = agrees && *verdict != Verdict::kDiffers;
   }
   if (!agrees) {
     std::puts("verified on the GPU: NOT as planned");
