@@ -13,6 +13,7 @@
 #include <map>
 #include <memory>
 #include <numeric>
+#include <string>
 #include <utility>
 
 namespace kvpool::bench {
@@ -33,6 +34,8 @@ constexpr std::int64_t kPage = 16;
 constexpr std::int64_t kShortest = 512;
 constexpr std::int64_t kLongest = 4096;
 constexpr std::int64_t kLookahead = 8;
+/// Prompts that fill a cache have four pages each.
+constexpr std::int64_t kCachedTokens = 64;
 
 /// A queue to a device that is done at once: what is left is the host's work.
 class NoCopies {
@@ -53,7 +56,12 @@ void demand(bool holds, const char* what) {
     std::abort();
   }
 }
-void demand(BlockStatus status, const char* what) { demand(status == BlockStatus::kOk, what); }
+void demand(BlockStatus status, const char* what) {
+  if (status != BlockStatus::kOk) {
+    std::fprintf(stderr, "%s: ", std::string{to_string(status)}.c_str());
+    demand(false, what);
+  }
+}
 
 TableBatch make_tables(const BlockManager& blocks, std::int64_t rows) {
   HostMemory memory;
@@ -262,22 +270,23 @@ double PageScene::metadata_bytes_per_page() const {
 
 CachedScene::CachedScene(std::int64_t pages)
     : pages_{pages},
-      blocks_{make_manager({target_pool({full_group()}, kPage, pages)},
-                           {.max_sequences = Sequences{4}, .max_length = Tokens{64}})} {
+      blocks_{make_manager(
+          {target_pool({full_group()}, kPage, pages)},
+          {.max_sequences = Sequences{4}, .max_length = Tokens{kCachedTokens + kPage}})} {
   refill();
 }
 
 void CachedScene::next_epoch() { open_next(blocks_, epoch_); }
 
-/// Admits and releases prompt `i`: 16 tokens that no other has.
+/// Admits and releases prompt `i`: 64 tokens that no other has.
 void CachedScene::use(std::int64_t prompt) {
-  std::array<std::int32_t, kPage + 1> tokens{};
+  std::array<std::int32_t, kCachedTokens + 1> tokens{};
   tokens[0] = static_cast<std::int32_t>(prompt % 50'000);
   tokens[1] = static_cast<std::int32_t>(prompt / 50'000);
   const AdmitOutcome outcome =
-      blocks_.admit({.prompt = {.tokens = tokens}, .reserve = Tokens{kPage}});
+      blocks_.admit({.prompt = {.tokens = tokens}, .reserve = Tokens{kCachedTokens}});
   demand(outcome.status, "admit");
-  const Tokens missing = Tokens{kPage} - outcome.hit.tokens;
+  const Tokens missing = Tokens{kCachedTokens} - outcome.hit.tokens;
   demand(missing == Tokens{0} ? BlockStatus::kOk : blocks_.commit_prompt(outcome.sequence, missing),
          "commit_prompt");
   demand(blocks_.release(outcome.sequence), "release");
@@ -285,8 +294,10 @@ void CachedScene::use(std::int64_t prompt) {
 
 void CachedScene::refill() {
   first_ = next_;
-  for (; cached_ < pages_; ++cached_) {
-    if (cached_ % 256 == 0) {
+  next_epoch();
+  for (constexpr std::int64_t kPages = kCachedTokens / kPage; cached_ + kPages <= pages_;
+       cached_ += kPages) {
+    if (next_ % 256 == 0) {
       next_epoch();
     }
     use(next_++);
