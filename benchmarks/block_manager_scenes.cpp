@@ -13,7 +13,6 @@
 #include <map>
 #include <memory>
 #include <numeric>
-#include <string>
 #include <utility>
 
 namespace kvpool::bench {
@@ -30,12 +29,12 @@ using test::target_pool;
 using test::window_group;
 
 constexpr std::int64_t kPage = 16;
+/// Pages of a cached prompt.
+constexpr std::int64_t kPromptPages = 8;
 /// Sequences of a batch begin with 512 to 1023 tokens and are ended at 4096.
 constexpr std::int64_t kShortest = 512;
 constexpr std::int64_t kLongest = 4096;
 constexpr std::int64_t kLookahead = 8;
-/// Prompts that fill a cache have four pages each.
-constexpr std::int64_t kCachedTokens = 64;
 
 /// A queue to a device that is done at once: what is left is the host's work.
 class NoCopies {
@@ -56,12 +55,7 @@ void demand(bool holds, const char* what) {
     std::abort();
   }
 }
-void demand(BlockStatus status, const char* what) {
-  if (status != BlockStatus::kOk) {
-    std::fprintf(stderr, "%s: ", std::string{to_string(status)}.c_str());
-    demand(false, what);
-  }
-}
+void demand(BlockStatus status, const char* what) { demand(status == BlockStatus::kOk, what); }
 
 TableBatch make_tables(const BlockManager& blocks, std::int64_t rows) {
   HostMemory memory;
@@ -272,21 +266,21 @@ CachedScene::CachedScene(std::int64_t pages)
     : pages_{pages},
       blocks_{make_manager(
           {target_pool({full_group()}, kPage, pages)},
-          {.max_sequences = Sequences{4}, .max_length = Tokens{kCachedTokens + kPage}})} {
+          {.max_sequences = Sequences{4}, .max_length = Tokens{kPromptPages * kPage + kPage}})} {
   refill();
 }
 
 void CachedScene::next_epoch() { open_next(blocks_, epoch_); }
 
-/// Admits and releases prompt `i`: 64 tokens that no other has.
+/// Admits and releases prompt `i`: whole pages that no other has.
 void CachedScene::use(std::int64_t prompt) {
-  std::array<std::int32_t, kCachedTokens + 1> tokens{};
+  std::array<std::int32_t, kPromptPages * kPage + 1> tokens{};
   tokens[0] = static_cast<std::int32_t>(prompt % 50'000);
   tokens[1] = static_cast<std::int32_t>(prompt / 50'000);
   const AdmitOutcome outcome =
-      blocks_.admit({.prompt = {.tokens = tokens}, .reserve = Tokens{kCachedTokens}});
+      blocks_.admit({.prompt = {.tokens = tokens}, .reserve = Tokens{kPromptPages * kPage}});
   demand(outcome.status, "admit");
-  const Tokens missing = Tokens{kCachedTokens} - outcome.hit.tokens;
+  const Tokens missing = Tokens{kPromptPages * kPage} - outcome.hit.tokens;
   demand(missing == Tokens{0} ? BlockStatus::kOk : blocks_.commit_prompt(outcome.sequence, missing),
          "commit_prompt");
   demand(blocks_.release(outcome.sequence), "release");
@@ -294,10 +288,8 @@ void CachedScene::use(std::int64_t prompt) {
 
 void CachedScene::refill() {
   first_ = next_;
-  next_epoch();
-  for (constexpr std::int64_t kPages = kCachedTokens / kPage; cached_ + kPages <= pages_;
-       cached_ += kPages) {
-    if (next_ % 256 == 0) {
+  for (; cached_ + kPromptPages <= pages_; cached_ += kPromptPages) {
+    if (next_ % 32 == 0) {
       next_epoch();
     }
     use(next_++);

@@ -202,9 +202,9 @@ BlockStatus BlockManager::truncate(SequenceId sequence, Tokens count) noexcept {
   if (of->reserved <= of->last_page) {
     m.free_behind(sequence.index);
   }
-  if ((of->groups & m.state_groups) != 0) {
+  Impl::Cold& c = m.cold[sequence.index];
+  if ((of->groups & m.state_groups) != 0 && of->committed >= c.prompt) {
     // The live state may have seen the rejected tokens.
-    Impl::Cold& c = m.cold[sequence.index];
     c.state_computed = c.state_computed < 0 ? c.snapshot : std::min(c.state_computed, c.snapshot);
   }
   return BlockStatus::kOk;

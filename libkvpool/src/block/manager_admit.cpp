@@ -110,8 +110,7 @@ bool BlockManager::Impl::grow_tail(std::size_t sequence) noexcept {
   Run& tail = runs[of.tail];
   const auto end = static_cast<std::int32_t>(of.tail_base + tail.capacity * block_tokens);
   if (tail.list.next == kNil) {
-    const auto room =
-        static_cast<std::uint32_t>(std::max<std::int64_t>(1, kTokenRoom / block_tokens));
+    const auto room = static_cast<std::uint32_t>(token_room(end));
     if (!make_room(1, 1)) {
       return false;
     }

@@ -146,8 +146,10 @@ Result<void> BlockManager::Impl::set_up(std::span<const PoolDescriptor> pool_des
     units += CheckedInt{2} * sequences * blocks_of_longest;
   }
   const std::int64_t most_runs =
-      options.max_cached_runs != 0 ? options.max_cached_runs : units.saturated() / 8 + 1024;
-  const std::int64_t run_count = most_runs + 4 * sequences + 4 * kMostTokenRuns;
+      options.max_cached_runs != 0
+          ? options.max_cached_runs
+          : (pooled_blocks != 0 ? pooled_blocks : units.saturated()) / 5 + 64;
+  const std::int64_t run_count = most_runs + 2 * sequences + 4 * kMostTokenRuns;
   if (units.saturated() > kMostTokens || run_count > kMostTokens ||
       (units * block_tokens).saturated() > (std::int64_t{1} << 40)) {
     return Error{.code = ErrorCode::kOutOfRange,

@@ -6,6 +6,7 @@
 
 #include "block/manager_tables.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <cstddef>
 #include <cstdint>
@@ -224,6 +225,11 @@ struct BlockManager::Impl : block::ManagerTables {
   /// Adds a run for tokens to come. @pre a run is free; the extent is not empty
   std::uint32_t add_run(std::size_t sequence, const Segment& segment, block::Extent extent,
                         std::uint32_t parent) noexcept;
+  /// Units that a sequence of `length` tokens gets for more: the longer it is, the more, so that it
+  /// has few runs.
+  [[nodiscard]] std::int64_t token_room(std::int64_t length) const noexcept {
+    return by_block.floor(std::max(kTokenRoom, length / 4)) + 1;
+  }
   bool grow_tail(std::size_t sequence) noexcept;
   void take_columns(std::size_t sequence, std::size_t group, std::int64_t end,
                     bool plenty = false) noexcept;

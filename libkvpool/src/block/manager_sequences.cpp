@@ -166,9 +166,12 @@ void BlockManager::Impl::take_snapshots(std::size_t sequence) noexcept {
   const Hot& h = hot[sequence];
   Cold& c = cold[sequence];
   const std::uint64_t mask = h.groups & state_groups;
-  if (mask == 0 || interval == 0 || !c.caches || h.committed % interval != 0 ||
+  // The live state is exact here unless a step has also seen tokens behind the committed ones;
+  // slots that a prompt has ahead have not been seen.
+  const bool exact = h.reserved == h.committed || h.committed <= c.prompt;
+  if (mask == 0 || interval == 0 || !c.caches || !exact || h.committed % interval != 0 ||
       h.committed == c.snapshot || c.done != h.committed || runs[c.open].blocks == 0 ||
-      h.reserved != h.committed || c.state_computed >= 0 ||
+      c.state_computed >= 0 ||
       copies.capacity() - copies.size() < static_cast<std::size_t>(std::popcount(mask))) {
     return;
   }
@@ -244,7 +247,7 @@ BlockStatus BlockManager::Impl::commit_slow(std::size_t sequence,
     if (!make_room(kMostTokenRuns, static_cast<std::uint32_t>(missing))) {
       return BlockStatus::kNoSlot;
     }
-    std::int64_t left = std::max(missing, ceil_div(kTokenRoom, block_tokens));
+    std::int64_t left = std::max(missing, token_room(end));
     for (std::uint32_t i = 0; i < kMostTokenRuns && end < h.committed + count; ++i) {
       const block::Extent extent = runs.extents().allocate(static_cast<std::uint32_t>(left));
       if (extent.units == 0) {

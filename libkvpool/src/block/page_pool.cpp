@@ -276,9 +276,9 @@ void PagePool::Impl::mark_busy_shared(std::int32_t group, std::int32_t page) noe
 }
 
 void PagePool::Impl::push_pending(std::uint32_t slot) noexcept {
-  std::size_t at = pending_head + pending_count;
-  at -= at >= pending_slots.size() ? pending_slots.size() : 0;
-  pending_slots[at] = static_cast<std::int32_t>(slot);
+  pending_slots[pending_tail] = static_cast<std::int32_t>(slot);
+  ++pending_tail;
+  pending_tail = pending_tail == pending_slots.size() ? 0 : pending_tail;
   ++pending_count;
   if (pending_epochs != 0) {
     Pending& last = pending[(pending_first + pending_epochs - 1) % kPendingEpochs];

@@ -120,6 +120,7 @@ struct PagePool::Impl {
   /// Pages that wait for an epoch, in order of being given back: a ring of slots, and of epochs.
   ReservedArray<std::int32_t> pending_slots;
   std::size_t pending_head = 0;
+  std::size_t pending_tail = 0;
   std::size_t pending_count = 0;
   std::vector<Pending> pending;
   std::size_t pending_first = 0;

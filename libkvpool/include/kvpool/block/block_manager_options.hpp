@@ -23,7 +23,8 @@ struct BlockManagerOptions {
   /// ends so much earlier, in all pools alike.
   Tokens draft_lookahead{};
   /// A snapshot of recurrent state is kept whenever a sequence is committed to exactly a multiple
-  /// of this; 0 for none. A multiple of the prefix block.
+  /// of this, with no slots ahead that a step may have filled (draft tokens that are not cut off
+  /// yet), and a slot can be had; 0 for none. A multiple of the prefix block.
   Tokens snapshot_interval{};
   /// Reuse the equal part of a page by copying it (only where all groups are full).
   bool partial_page_reuse = true;
