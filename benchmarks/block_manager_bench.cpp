@@ -157,8 +157,8 @@ BENCHMARK(prefix_match_512)->Name("PrefixMatch512");
 
 void allocate_page(benchmark::State& state) {
   bench::PageScene scene{state.range(0)};
-  AllocationReport report{state};
   scene.give_back();
+  AllocationReport report{state};
   for (auto _ : state) {
     if (scene.is_full()) {
       report.pause([&] { scene.give_back(); });

@@ -117,7 +117,7 @@ class PageScene {
   bool freed_ = true;
 };
 
-/// A pool whose pages are all cached, each by a prompt of its own, last used in random order.
+/// A pool whose pages are all cached, by prompts of eight pages, last used in random order.
 class CachedScene {
  public:
   explicit CachedScene(std::int64_t pages);
