@@ -48,7 +48,7 @@ def instructions(program: str, operation: str) -> float:
             sys.exit(SKIPPED)
         if result.returncode != 0:
             sys.exit(f"{operation}: exit status {result.returncode}\n{result.stderr}")
-        total = re.search(r"^(?:summary|totals): (\d+)", out.read_text(encoding="utf-8"), re.M)
+        total = re.search(r"^totals: (\d+)", out.read_text(encoding="utf-8"), re.M)
         return int(total.group(1)) / int(result.stdout)
 
 

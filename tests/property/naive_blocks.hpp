@@ -241,6 +241,22 @@ class NaiveBlocks {
         }
       }
     }
+    // A slab that another group has got had nothing to wait for.
+    for (std::size_t p = 0; p < pools.size(); ++p) {
+      std::map<std::int64_t, std::int32_t> owners;
+      const auto slab = [&](std::int32_t entry) {
+        return entry * pools[p].unit_bytes.count() / pools[p].slab_bytes.count();
+      };
+      for (const std::int32_t entry : held[p]) {
+        owners[slab(entry)] = pages[p][entry].group;
+      }
+      for (auto& [entry, page] : pages[p]) {
+        const auto owner = owners.find(slab(entry));
+        if (owner != owners.end() && owner->second != page.group) {
+          page.fence = page.earliest = 0;
+        }
+      }
+    }
     // Leaves go first: a block waits for those behind it.
     for (auto& [run, cached] : cache) {
       std::uint64_t fence = 0;
