@@ -176,6 +176,7 @@ ExitCode run_solve(const Options& options) {
                          [&](Question question) { return applies(question, solving); });
   }
   std::vector<Answer> answers;
+  answers.reserve(questions.size());
   for (const Question question : questions) {
     answers.push_back(value_or_fail(solve(question, solving)));
   }

@@ -39,7 +39,6 @@ constexpr std::size_t kMostReliefs = 6;
 }
 
 [[nodiscard]] std::string figure_text(const Figure& figure) {
-  const std::string name = words_of(figure.name);
   // A share of the whole reads as per cent.
   if (figure.unit == "millionths" && figure.name == "shareable") {
     return fmt::format("{}.{} %", figure.value / 10'000, figure.value / 1'000 % 10);

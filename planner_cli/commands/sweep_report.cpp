@@ -9,6 +9,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <utility>
 
@@ -35,7 +36,9 @@ namespace {
 }  // namespace
 
 void report_sweep(const Sweep& sweep, Report& report) {
+  constexpr std::size_t kOwnColumns = 6;
   std::vector<Column> columns;
+  columns.reserve(sweep.axes.size() + kOwnColumns);
   for (const SweepAxis& axis : sweep.axes) {
     columns.push_back({axis.name, axis.numbers.empty() ? Align::kLeft : Align::kRight});
   }
@@ -47,6 +50,7 @@ void report_sweep(const Sweep& sweep, Report& report) {
   for (std::size_t i = 0; i < sweep.points.size(); ++i) {
     const SweepPoint& point = sweep.points[i];
     std::vector<std::string> cells;
+    cells.reserve(sweep.axes.size() + kOwnColumns);
     const std::vector<std::size_t> indices = indices_of(sweep.axes, i);
     for (std::size_t axis = 0; axis < sweep.axes.size(); ++axis) {
       cells.push_back(sweep.axes[axis].values[indices[axis]]);

@@ -262,36 +262,35 @@ class Drawing {
       put(".s{0}{{stroke:{1}}}.f{0}{{fill:{1}}}", i, kColours.at(i).dark);
     }
     out_ += "}\n</style>\n";
-    put("<rect class=\"back\" width=\"{:.0f}\" height=\"{:.0f}\"/>", kWidth, kHeight);
-    put("<text class=\"title ink\" x=\"{:.0f}\" y=\"28\">{}</text>", kLeft - 72,
+    put(R"(<rect class="back" width="{:.0f}" height="{:.0f}"/>)", kWidth, kHeight);
+    put(R"(<text class="title ink" x="{:.0f}" y="28">{}</text>)", kLeft - 72,
         escaped(chart_.title));
-    put("<text class=\"soft\" x=\"{:.0f}\" y=\"49\">{}</text>", kLeft - 72,
-        escaped(chart_.subtitle));
+    put(R"(<text class="soft" x="{:.0f}" y="49">{}</text>)", kLeft - 72, escaped(chart_.subtitle));
   }
 
   void grid() {
     const double bottom = kHeight - kBottom;
     for (const double tick : ticks_of(y_, chart_.y_unit)) {
       const double y = y_.at(tick);
-      put("<line class=\"grid\" x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\"/>", kLeft,
-          y, right_, y);
-      put("<text class=\"soft\" x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"end\">{}</text>", kLeft - 8,
+      put(R"(<line class="grid" x1="{:.1f}" y1="{:.1f}" x2="{:.1f}" y2="{:.1f}"/>)", kLeft, y,
+          right_, y);
+      put(R"(<text class="soft" x="{:.1f}" y="{:.1f}" text-anchor="end">{}</text>)", kLeft - 8,
           y + 4.5, number_text(tick, chart_.y_unit));
     }
-    put("<line class=\"axis\" x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\"/>", kLeft,
-        bottom, right_, bottom);
+    put(R"(<line class="axis" x1="{:.1f}" y1="{:.1f}" x2="{:.1f}" y2="{:.1f}"/>)", kLeft, bottom,
+        right_, bottom);
     double free_from = 0;
     for (const auto& [place, name] : x_ticks()) {
-      put("<line class=\"axis\" x1=\"{0:.1f}\" y1=\"{1:.1f}\" x2=\"{0:.1f}\" y2=\"{2:.1f}\"/>",
-          place, bottom, bottom + 5);
+      put(R"(<line class="axis" x1="{0:.1f}" y1="{1:.1f}" x2="{0:.1f}" y2="{2:.1f}"/>)", place,
+          bottom, bottom + 5);
       const double half = static_cast<double>(name.size()) * 3.7;
       if (place - half >= free_from) {
-        put("<text class=\"soft\" x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"middle\">{}</text>",
-            place, bottom + 20, escaped(name));
+        put(R"(<text class="soft" x="{:.1f}" y="{:.1f}" text-anchor="middle">{}</text>)", place,
+            bottom + 20, escaped(name));
         free_from = place + half + 6;
       }
     }
-    put("<text class=\"ink\" x=\"{:.1f}\" y=\"{:.1f}\" text-anchor=\"middle\">{}</text>",
+    put(R"(<text class="ink" x="{:.1f}" y="{:.1f}" text-anchor="middle">{}</text>)",
         (kLeft + right_) / 2, kHeight - 16, escaped(chart_.x_label));
     put("<text class=\"ink\" transform=\"translate(20 {:.1f}) rotate(-90)\" "
         "text-anchor=\"middle\">{}</text>",
@@ -302,6 +301,7 @@ class Drawing {
   [[nodiscard]] std::vector<std::pair<double, std::string>> x_ticks() const {
     constexpr std::size_t kFew = 12;
     std::vector<std::pair<double, std::string>> ticks;
+    ticks.reserve(chart_.categories.size());
     for (std::size_t i = 0; i < chart_.categories.size(); ++i) {
       ticks.emplace_back(x_.at(static_cast<double>(i)), shortened(chart_.categories[i]));
     }
@@ -340,17 +340,17 @@ class Drawing {
           fmt::format("{}{:.1f},{:.1f}", places.empty() ? "" : " ", x_.at(point.x), y_.at(point.y));
     }
     if (series.points.size() > 1 && chart_.categories.empty()) {
-      put("<polyline class=\"line s{}\"{} points=\"{}\"/>", colour, dash_of(index), places);
+      put(R"(<polyline class="line s{}"{} points="{}"/>)", colour, dash_of(index), places);
     }
     if (series.points.size() > kMostMarks) {
       return;
     }
     for (const ChartPoint& point : series.points) {
       if (point.solid) {
-        put("<circle class=\"f{}\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3.6\"/>", colour, x_.at(point.x),
+        put(R"(<circle class="f{}" cx="{:.1f}" cy="{:.1f}" r="3.6"/>)", colour, x_.at(point.x),
             y_.at(point.y));
       } else {
-        put("<circle class=\"hollow s{}\" cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"3.6\"/>", colour,
+        put(R"(<circle class="hollow s{}" cx="{:.1f}" cy="{:.1f}" r="3.6"/>)", colour,
             x_.at(point.x), y_.at(point.y));
       }
     }
@@ -360,13 +360,13 @@ class Drawing {
     const std::size_t shown = std::min(chart_.series.size(), kMostNames);
     for (std::size_t i = 0; i < shown; ++i) {
       const double y = kTop + 8 + static_cast<double>(i) * kLineHeight;
-      put("<line class=\"line s{}\"{} x1=\"{:.1f}\" y1=\"{:.1f}\" x2=\"{:.1f}\" y2=\"{:.1f}\"/>",
+      put(R"(<line class="line s{}"{} x1="{:.1f}" y1="{:.1f}" x2="{:.1f}" y2="{:.1f}"/>)",
           i % kColours.size(), dash_of(i), right_ + 18, y, right_ + 40, y);
-      put("<text class=\"ink\" x=\"{:.1f}\" y=\"{:.1f}\">{}</text>", right_ + 47, y + 4.5,
+      put(R"(<text class="ink" x="{:.1f}" y="{:.1f}">{}</text>)", right_ + 47, y + 4.5,
           escaped(shortened(chart_.series[i].name)));
     }
     if (shown < chart_.series.size()) {
-      put("<text class=\"soft\" x=\"{:.1f}\" y=\"{:.1f}\">and {} more</text>", right_ + 47,
+      put(R"(<text class="soft" x="{:.1f}" y="{:.1f}">and {} more</text>)", right_ + 47,
           kTop + 8 + static_cast<double>(shown) * kLineHeight + 4.5, chart_.series.size() - shown);
     }
   }

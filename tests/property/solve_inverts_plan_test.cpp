@@ -311,7 +311,7 @@ TEST_CASE("no deployment of fewer GPUs holds the sequences", "[solve]") {
 
 TEST_CASE("the format that is answered fits and the next wider one does not", "[solve]") {
   int narrowed = 0;
-  for (PlanRequest request : deployments(17, 40)) {
+  for (const PlanRequest& request : deployments(17, 40)) {
     INFO(text_of(request));
     const auto answer = solve_kv_cache_dtype(request, test::known());
     REQUIRE(answer.has_value());
