@@ -146,7 +146,7 @@ BlockStatus BlockWorld::attempt(const std::function<BlockStatus()>& call, bool m
     if (status == BlockStatus::kOk || !injected) {
       log_.fail_at = -1;
       if (status != BlockStatus::kOk && may_move_windows) {
-        after([] {}, true);
+        after([] {}, {.windows_pass = true});
       }
       return status;
     }
@@ -155,7 +155,7 @@ BlockStatus BlockWorld::attempt(const std::function<BlockStatus()>& call, bool m
            to_string(status));
     expect(log_.allocated.empty(), "a refused call took pages");
     if (may_move_windows) {
-      after([] {}, true);
+      after([] {}, {.windows_pass = true});
     } else {
       expect(manager_.fingerprint() == before, "a refused call changed the fingerprint");
     }
@@ -172,6 +172,7 @@ void BlockWorld::read_rows() {
   for (auto& [id, s] : model_.sequences) {
     s.rows.assign(model_.groups.size(), {});
     s.drafts = manager_.drafts(ids_[id]);
+    std::erase_if(s.last, [&, &of = s](const auto& entry) { return !has_group(of, entry.first); });
     for (std::size_t g = 0; g < model_.groups.size(); ++g) {
       const GroupView view = manager_.view(ids_[id], GroupId{static_cast<std::int32_t>(g)});
       s.rows[g].assign(view.entries.begin(), view.entries.end());
@@ -184,7 +185,7 @@ void BlockWorld::read_rows() {
 }
 
 /// After a successful call: what the manager evicted, then the call's effect on the model.
-void BlockWorld::after(const std::function<void()>& effect, bool windows_pass) {
+void BlockWorld::after(const std::function<void()>& effect, Leeway leeway) {
   const auto known = [&](std::size_t g, std::int32_t e) { return is_alive(g, e, false); };
   const auto alive = [&](std::size_t g, std::int32_t e) { return is_alive(g, e, true); };
   for (const auto& [pool, entry] : log_.allocated) {
@@ -192,8 +193,13 @@ void BlockWorld::after(const std::function<void()>& effect, bool windows_pass) {
     expect(!page.held, "a page in use was handed out again");
     expect(page.earliest <= model_.completed, "a page was handed out before its epoch completed");
   }
+  for (auto& [id, s] : model_.sequences) {
+    std::erase_if(s.snapshots, [&](const auto& snapshot) {
+      return !known(snapshot.first.second, snapshot.second);
+    });
+  }
   const std::size_t blocks = model_.cache.size();
-  const std::string wrong = model_.absorb(known);
+  const std::string wrong = model_.absorb(known, leeway.drops_draft);
   expect(wrong.empty(), wrong);
   counts_.evictions += static_cast<std::int64_t>(blocks - model_.cache.size());
   for (const auto& [pool, entry] : log_.allocated) {
@@ -203,8 +209,8 @@ void BlockWorld::after(const std::function<void()>& effect, bool windows_pass) {
   }
   effect();
   read_rows();
-  model_.absorb(alive);
-  model_.settle(windows_pass);
+  model_.absorb(alive, true);
+  model_.settle(leeway.windows_pass);
   log_.clear();
 }
 
@@ -227,6 +233,9 @@ void BlockWorld::spare_behind(std::size_t group, std::int32_t source) {
 void BlockWorld::take_copies(NaiveSequence* committing) {
   for (const PageCopy& copy : manager_.copies()) {
     const auto g = static_cast<std::size_t>(copy.group.value());
+    note("  copy in " + model_.groups[g].name + ": " + std::to_string(copy.source.value()) +
+         " to " + std::to_string(copy.destination.value()) +
+         (copy.order == CopyOrder::kBeforeStep ? ", before" : ", after") + " the step");
     NaivePage& source = model_.page(g, copy.source.value());
     NaivePage& destination = model_.page(g, copy.destination.value());
     (copy.order == CopyOrder::kBeforeStep ? model_.copies_before : model_.copies_after)
@@ -245,9 +254,14 @@ void BlockWorld::take_copies(NaiveSequence* committing) {
       destination.fence = destination.earliest = model_.opened;
       if (committing != nullptr) {
         committing->snapshots[{committing->committed, g}] = copy.destination.value();
+        committing->last[g] = {committing->committed, copy.destination.value()};
       }
     }
-    counts_.restored += copy.reason == CopyReason::kRestoreSnapshot ? 1 : 0;
+    if (copy.reason == CopyReason::kRestoreSnapshot) {
+      ++counts_.restored;
+      NaiveSequence& restored = model_.sequences.rbegin()->second;  // admitted just now
+      restored.last[g] = {restored.committed, copy.source.value()};
+    }
   }
   manager_.clear_copies();
 }
@@ -344,6 +358,11 @@ std::map<std::int32_t, std::int32_t> BlockWorld::held_tenants(std::size_t pool) 
   }
   for (const auto& [id, s] : model_.sequences) {
     add_path(s.runs[static_cast<std::size_t>(s.on_path * model_.block)]);
+    for (const auto& [g, snapshot] : s.last) {
+      if (in_pool(g)) {
+        tenants[snapshot.second] = tenant_of(model_.scope(s.query, snapshot.first - 1));
+      }
+    }
     for (std::size_t g = 0; g < model_.groups.size(); ++g) {
       for (std::size_t b = 0; in_pool(g) && b < s.rows[g].size(); ++b) {
         if (s.rows[g][b] != kGone) {
@@ -505,7 +524,7 @@ void BlockWorld::step(bool deep) {
       note("stop drafting #" + std::to_string(id));
       log_.clear();
       expect(manager_.stop_drafting(ids_[id]) == BlockStatus::kOk, "stop_drafting");
-      after([] {});
+      after([] {}, {.drops_draft = true});
       expect(!manager_.drafts(ids_[id]), "still drafts");
     }
   } else {

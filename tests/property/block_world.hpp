@@ -51,6 +51,12 @@ struct WorldShape {
 /// All kinds of groups, alone and together.
 [[nodiscard]] std::vector<WorldShape> world_shapes();
 
+/// What a call may do beside its effect.
+struct Leeway {
+  bool windows_pass = false;
+  bool drops_draft = false;
+};
+
 class BlockWorld {
  public:
   BlockWorld(const WorldShape& shape, std::uint64_t seed);
@@ -85,7 +91,7 @@ class BlockWorld {
   void note(const std::string& call);
   [[nodiscard]] bool is_alive(std::size_t group, std::int32_t entry, bool fresh_counts) const;
   BlockStatus attempt(const std::function<BlockStatus()>& call, bool may_move_windows = false);
-  void after(const std::function<void()>& effect, bool windows_pass = false);
+  void after(const std::function<void()>& effect, Leeway leeway = {});
   void read_rows();
   void spare_behind(std::size_t group, std::int32_t source);
   void take_copies(NaiveSequence* committing);

@@ -248,7 +248,7 @@ void BlockWorld::append() {
   }
   check_status(status, plan);
   if (status == BlockStatus::kOk) {
-    after([&] { s.reserved += count; }, true);
+    after([&] { s.reserved += count; }, {.windows_pass = true, .drops_draft = true});
     if (s.reserved > draft_limit_ && has_draft_) {
       expect(!manager_.drafts(ids_[id]), "drafts beyond its limit");
     }
@@ -315,7 +315,7 @@ void BlockWorld::commit() {
           }
         }
       },
-      true);
+      {.windows_pass = true});
   for (std::size_t g = 0; g < model_.groups.size(); ++g) {
     const std::int64_t gone = std::ranges::count(s.rows[g], kGone);
     counts_.window_moves += gone > held_first[g] ? 1 : 0;

@@ -58,6 +58,7 @@ struct NaiveSequence {
   bool attached = true;
   Rows rows{};
   std::map<std::pair<std::int64_t, std::size_t>, std::int32_t> snapshots{};  ///< not in the cache
+  std::map<std::size_t, std::pair<std::int64_t, std::int32_t>> last{};       ///< position, snapshot
 };
 
 class NaiveBlocks {
@@ -187,17 +188,21 @@ class NaiveBlocks {
       of.snapshots[g] != kGone ? call(g, of.snapshots[g]) : void();
     }
   }
-  /// Forgets what is not alive any more. @return what is wrong with it, or nothing
-  std::string absorb(const std::function<bool(std::size_t, std::int32_t)>& is_alive) {
+  /// Forgets what is not alive any more: blocks, windows, snapshots, or what the drafter had of a
+  /// block. @return what is wrong with it, or nothing
+  std::string absorb(const std::function<bool(std::size_t, std::int32_t)>& is_alive,
+                     bool may_drop_draft) {
     std::set<Run> dead;
     std::string wrong;
     for (auto& [run, cached] : cache) {
       for_pages(cached, [&, run = run](std::size_t g, std::int32_t& entry) {
         if (!is_alive(g, entry)) {
           page(g, entry).fence = opened;
-          wrong += page(g, entry).held ? "a page in use was evicted; " : "";
+          if (page(g, entry).held && !(groups[g].is_draft && may_drop_draft)) {
+            wrong += "page " + std::to_string(entry) + " of " + groups[g].name + " was evicted; ";
+          }
           entry = kGone;
-          is(g, GroupKind::kFull) ? void(dead.insert(run)) : void();
+          is(g, GroupKind::kFull) && !groups[g].is_draft ? void(dead.insert(run)) : void();
         }
       });
     }
@@ -226,6 +231,9 @@ class NaiveBlocks {
           page(g, entry).group = static_cast<std::int32_t>(g);
           held[pool_of(g)].insert(entry);
         }
+      }
+      for (const auto& [g, snapshot] : s.last) {
+        held[pool_of(g)].insert(snapshot.second);
       }
     }
     for (const auto& [id, run] : pins) {
