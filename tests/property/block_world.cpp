@@ -210,6 +210,11 @@ void BlockWorld::after(const std::function<void()>& effect, Leeway leeway) {
   effect();
   read_rows();
   model_.absorb(alive, true);
+  std::erase_if(model_.lingering, [&](const auto& page) {
+    return !is_alive(page.first.first, page.first.second, true) ||
+           log_.allocated.contains(
+               {model_.groups[page.first.first].pool.value(), page.first.second});
+  });
   model_.settle(leeway.windows_pass);
   log_.clear();
 }
@@ -355,6 +360,11 @@ std::map<std::int32_t, std::int32_t> BlockWorld::held_tenants(std::size_t pool) 
   };
   for (const auto& [id, pinned] : model_.pins) {
     add_path(pinned);
+  }
+  for (const auto& [place, scope] : model_.lingering) {
+    if (in_pool(place.first)) {
+      tenants[place.second] = tenant_of(scope);
+    }
   }
   for (const auto& [id, s] : model_.sequences) {
     add_path(s.runs[static_cast<std::size_t>(s.on_path * model_.block)]);

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <functional>
 #include <iterator>
@@ -424,7 +425,9 @@ void BlockWorld::finish(int id) {
       }
     }
   }
-  std::int64_t blocks = s.committed / model_.block;
+  const std::int64_t complete = s.committed / model_.block;
+  std::int64_t blocks = complete;
+  bool is_shared = false;
   for (std::int64_t b = s.on_path; b < blocks; ++b) {
     const NaiveBlock made = model_.block_of(s, b);
     for (std::size_t g = 0; g < model_.groups.size(); ++g) {
@@ -436,6 +439,17 @@ void BlockWorld::finish(int id) {
           PrefixQuery query = s.query;
           query.tokens = tokens;
           blocks = std::min(blocks, manager_.match_prefix(query).matched.count() / model_.block);
+          is_shared = true;
+        }
+      }
+    }
+  }
+  for (std::int64_t b = blocks; is_shared && b < complete; ++b) {
+    const NaiveBlock made = model_.block_of(s, b);
+    for (std::size_t g = 0; g < model_.groups.size(); ++g) {
+      for (const std::int32_t entry : made.pages[g]) {
+        if (model_.groups[g].is_draft && entry != kGone && !others.contains({g, entry})) {
+          model_.lingering[{g, entry}] = made.scope;
         }
       }
     }

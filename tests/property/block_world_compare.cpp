@@ -114,6 +114,9 @@ void BlockWorld::compare_pools() {
       }
     }
   }
+  for (const auto& [place, scope] : model_.lingering) {
+    add(place.first, place.second);
+  }
   for (const auto& [id, s] : model_.sequences) {
     for (const auto& [at, entry] : s.snapshots) {
       if (is_alive(at.second, entry, true)) {

@@ -77,6 +77,8 @@ class NaiveBlocks {
   std::map<Run, NaiveBlock> cache{};
   std::map<int, NaiveSequence> sequences{};
   std::map<int, Run> pins{};
+  /// Pages of the drafter, and whose, that a run has on behalf of forks which draft no more.
+  std::map<std::pair<std::size_t, std::int32_t>, std::int32_t> lingering{};
   std::vector<NaiveWrite> writes{};  ///< of the step in hand, as its copies
   std::vector<std::pair<const NaivePage*, NaivePage*>> copies_before{}, copies_after{};
   std::uint64_t opened = 0, completed = 0;
@@ -238,6 +240,9 @@ class NaiveBlocks {
     }
     for (const auto& [id, run] : pins) {
       hold_path(run);
+    }
+    for (const auto& [place, scope] : lingering) {
+      held[pool_of(place.first)].insert(place.second);
     }
     for (std::size_t p = 0; p < pools.size(); ++p) {
       for (auto& [entry, page] : pages[p]) {
