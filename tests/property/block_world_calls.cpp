@@ -402,7 +402,6 @@ void BlockWorld::fork() {
     s.query.tokens = prompts_[child];
     s.tokens.resize(static_cast<std::size_t>(std::max(s.prompt, s.committed)));
     s.runs.resize(s.tokens.size() + 1);
-    s.snapshots.clear();
     model_.sequences[child] = s;
     read_rows();
     take_copies(nullptr);
@@ -414,9 +413,6 @@ void BlockWorld::finish(int id) {
   model_.sequences.erase(id);
   ids_.erase(id);
   prompts_.erase(id);
-  if (!s.cached) {
-    return;
-  }
   std::set<std::pair<std::size_t, std::int32_t>> others;
   for (const auto& [other, t] : model_.sequences) {
     for (std::size_t g = 0; g < t.rows.size(); ++g) {
@@ -425,9 +421,13 @@ void BlockWorld::finish(int id) {
       }
     }
   }
+  for (const auto& [other, t] : model_.sequences) {
+    for (const auto& [at, entry] : t.snapshots) {
+      others.emplace(at.second, entry);
+    }
+  }
   const std::int64_t complete = s.committed / model_.block;
-  std::int64_t blocks = complete;
-  bool is_shared = false;
+  std::int64_t blocks = s.cached ? complete : 0;
   for (std::int64_t b = s.on_path; b < blocks; ++b) {
     const NaiveBlock made = model_.block_of(s, b);
     for (std::size_t g = 0; g < model_.groups.size(); ++g) {
@@ -439,17 +439,6 @@ void BlockWorld::finish(int id) {
           PrefixQuery query = s.query;
           query.tokens = tokens;
           blocks = std::min(blocks, manager_.match_prefix(query).matched.count() / model_.block);
-          is_shared = true;
-        }
-      }
-    }
-  }
-  for (std::int64_t b = blocks; is_shared && b < complete; ++b) {
-    const NaiveBlock made = model_.block_of(s, b);
-    for (std::size_t g = 0; g < model_.groups.size(); ++g) {
-      for (const std::int32_t entry : made.pages[g]) {
-        if (model_.groups[g].is_draft && entry != kGone && !others.contains({g, entry})) {
-          model_.lingering[{g, entry}] = made.scope;
         }
       }
     }
@@ -465,13 +454,28 @@ void BlockWorld::finish(int id) {
     counts_.duplicates += is_new || b < s.on_path ? 0 : 1;
     for (std::size_t g = 0; g < model_.groups.size() && !is_new; ++g) {
       // Where the cache has no page the sequence's may fill the gap: it is alive then.
-      if (at->second.snapshots[g] == kGone) {
+      if (at->second.snapshots[g] == kGone && !others.contains({g, made.snapshots[g]})) {
         at->second.snapshots[g] = made.snapshots[g];
       }
       for (std::size_t i = 0; i < made.pages[g].size(); ++i) {
         std::int32_t& cached = at->second.pages[g][i];
         if (cached == kGone && !others.contains({g, made.pages[g][i]})) {
           cached = made.pages[g][i];
+        }
+      }
+    }
+  }
+  // What a fork without drafter still has of the run keeps the drafter's pages until it ends.
+  for (std::int64_t b = s.on_path; b < complete; ++b) {
+    const NaiveBlock made = model_.block_of(s, b);
+    const auto cached = model_.cache.find(made.runs.back());
+    for (std::size_t g = 0; g < model_.groups.size(); ++g) {
+      for (const std::int32_t entry : made.pages[g]) {
+        const bool is_cached =
+            cached != model_.cache.end() && std::ranges::count(cached->second.pages[g], entry) > 0;
+        if (model_.groups[g].is_draft && entry != kGone && !is_cached &&
+            !others.contains({g, entry})) {
+          model_.lingering[{g, entry}] = made.scope;
         }
       }
     }

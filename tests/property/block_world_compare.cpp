@@ -123,6 +123,9 @@ void BlockWorld::compare_pools() {
         add(at.second, entry);
       }
     }
+    for (const auto& [g, snapshot] : s.last) {
+      add(g, snapshot.second);
+    }
     for (std::size_t g = 0; g < model_.groups.size(); ++g) {
       for (const std::int32_t entry : s.rows[g]) {
         add(g, entry);
