@@ -190,7 +190,9 @@ void BlockWorld::after(const std::function<void()>& effect, Leeway leeway) {
   const auto alive = [&](std::size_t g, std::int32_t e) { return is_alive(g, e, true); };
   for (const auto& [pool, entry] : log_.allocated) {
     NaivePage& page = model_.pages[static_cast<std::size_t>(pool)][entry];
-    expect(!page.held, "a page in use was handed out again");
+    const bool is_passed = leeway.windows_pass && page.group >= 0 &&
+                           model_.groups[static_cast<std::size_t>(page.group)].extent > Tokens{0};
+    expect(!page.held || is_passed, "a page in use was handed out again");
     expect(page.earliest <= model_.completed, "a page was handed out before its epoch completed");
   }
   for (auto& [id, s] : model_.sequences) {
@@ -396,11 +398,16 @@ bool BlockWorld::quota_allows(const Plan& plan, bool most) {
     for (const auto& [entry, owner] : held) {
       pages += owner == tenant ? 1 : 0;
     }
+    std::int64_t more = 0;  // what it may take beyond the least, whoever is charged
+    for (std::size_t g = 0; most && g < model_.groups.size(); ++g) {
+      more += model_.groups[g].pool.value() == pool ? plan.most[g] - plan.least[g] : 0;
+    }
     const auto charged = plan.charged.find(tenant);
-    if (charged == plan.charged.end() || charged->second[p] == 0) {
+    const std::int64_t own = charged == plan.charged.end() ? 0 : charged->second[p];
+    if (own + more == 0) {
       continue;
     }
-    pages += charged->second[p];
+    pages += own + more;
     // Cached pages that become live; whose they are matters only for the upper bound.
     for (const std::int32_t entry : plan.kept[p]) {
       pages += most && !held.contains(entry) ? 1 : 0;
@@ -411,9 +418,6 @@ bool BlockWorld::quota_allows(const Plan& plan, bool most) {
                        is_alive(static_cast<std::size_t>(page.group), entry, true)
                    ? 1
                    : 0;
-    }
-    for (std::size_t g = 0; most && g < model_.groups.size(); ++g) {
-      pages += model_.groups[g].pool.value() == pool ? plan.most[g] - plan.least[g] : 0;
     }
     if (pages > quota) {
       return false;
@@ -460,14 +464,18 @@ void BlockWorld::check_status(BlockStatus status, const Plan& plan) {
   }
 }
 
-/// The hit rule, before it is cut by the look-ahead. Which block that goes on differently the
-/// manager compares is its own affair: both answers are right.
-std::int64_t BlockWorld::expected_hit(const PrefixQuery& query, bool draft) {
-  const std::vector<Run> runs = model_.runs(query);
-  const auto [whole, more] = naive_match(model_, runs);
+/// What is cached of a query now, as the manager tells.
+std::int64_t BlockWorld::told_hit(const PrefixQuery& query, bool draft) const {
   PrefixQuery asked = query;
   asked.draft = draft ? DraftMode::kRequired : DraftMode::kOff;
-  const std::int64_t told = manager_.match_prefix(asked).whole_blocks.count();
+  return manager_.match_prefix(asked).whole_blocks.count();
+}
+
+/// The hit rule, before it is cut by the look-ahead. Which block that goes on differently the
+/// manager compares is its own affair: both answers are right.
+std::int64_t BlockWorld::expected_hit(const PrefixQuery& query, bool draft, std::int64_t told) {
+  const std::vector<Run> runs = model_.runs(query);
+  const auto [whole, more] = naive_match(model_, runs);
   std::int64_t hit = 0;
   for (const std::int64_t matched : {whole, whole + more}) {
     std::int64_t limit = std::min(matched, static_cast<std::int64_t>(runs.size()) - 2);

@@ -109,7 +109,8 @@ class BlockWorld {
   [[nodiscard]] bool quota_allows(const Plan& plan, bool most);
   [[nodiscard]] bool has_room(const Plan& plan, bool most, std::uint64_t NaivePage::* fence);
   void check_status(BlockStatus status, const Plan& plan);
-  [[nodiscard]] std::int64_t expected_hit(const PrefixQuery& query, bool draft);
+  [[nodiscard]] std::int64_t told_hit(const PrefixQuery& query, bool draft) const;
+  [[nodiscard]] std::int64_t expected_hit(const PrefixQuery& query, bool draft, std::int64_t told);
   [[nodiscard]] bool has_group(const NaiveSequence& s, std::size_t group) const;
 
   PrefixQuery random_query(std::vector<std::int32_t>& tokens);

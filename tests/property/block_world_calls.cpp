@@ -5,6 +5,7 @@
 #include "support/block_pools.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -100,8 +101,9 @@ void BlockWorld::admit_with(const AdmitRequest& request,
   const std::int64_t asked = request.reserve.value_or(Tokens{prompt}).count();
   const bool beyond =
       has_draft_ && mode != DraftMode::kOff && std::max(asked, prompt) > draft_limit_;
+  const std::array told{told_hit(request.prompt, false), told_hit(request.prompt, true)};
   const auto plan_for = [&](bool draft) {
-    const std::int64_t hit = cached ? expected_hit(request.prompt, draft) : 0;
+    const std::int64_t hit = cached ? expected_hit(request.prompt, draft, told[draft ? 1 : 0]) : 0;
     const auto [whole, more] = naive_match(model_, runs);
     Plan plan = empty_plan();
     for (std::size_t g = 0; g < model_.groups.size(); ++g) {
@@ -170,7 +172,7 @@ void BlockWorld::admit_with(const AdmitRequest& request,
   }
   check_status(status, drafts || !draft ? with : without);
 
-  const std::int64_t hit = cached ? expected_hit(request.prompt, drafts) : 0;
+  const std::int64_t hit = cached ? expected_hit(request.prompt, drafts, told[drafts ? 1 : 0]) : 0;
   const std::int64_t partial = outcome.hit.partial.count();
   expect(outcome.hit.whole_blocks.count() == hit, "hit of ", outcome.hit.whole_blocks.count(),
          " tokens instead of ", hit);
@@ -245,6 +247,24 @@ void BlockWorld::append() {
     if (model_.paged(g) && has_group(s, g) &&
         (!model_.groups[g].is_draft || s.reserved + count <= draft_limit_)) {
       charge(plan, s.query, g, s.reserved, s.reserved + count);
+    }
+  }
+  // Pages that a window has passed may go back first, and serve whoever shares their slabs.
+  const std::int64_t computed = manager_.lengths(ids_[id]).computed.count();
+  for (std::size_t g = 0; g < model_.groups.size(); ++g) {
+    const std::int64_t extent = model_.groups[g].extent.count();
+    const std::int64_t first = model_.is(g, GroupKind::kSlidingWindow)
+                                   ? std::max<std::int64_t>(0, computed - extent + 1)
+                               : extent == 0 ? 0
+                                             : computed / extent * extent;
+    const auto behind =
+        s.rows[g].begin() + std::min<std::int64_t>(first / model_.slots(g), std::ssize(s.rows[g]));
+    const auto passed = std::count_if(s.rows[g].begin(), behind, [](auto e) { return e != kGone; });
+    for (std::size_t other = 0; passed > 0 && other < model_.groups.size(); ++other) {
+      if (model_.groups[other].pool == model_.groups[g].pool) {
+        plan.least[other] = std::max<std::int64_t>(
+            0, plan.least[other] - passed * model_.groups[other].pages_per_slab);
+      }
     }
   }
   check_status(status, plan);
@@ -413,6 +433,15 @@ void BlockWorld::finish(int id) {
   model_.sequences.erase(id);
   ids_.erase(id);
   prompts_.erase(id);
+  // Who ends may still be read, also where others go on.
+  for (std::size_t g = 0; g < model_.groups.size(); ++g) {
+    for (const std::int32_t entry : s.rows[g]) {
+      if (entry != kGone) {
+        NaivePage& page = model_.page(g, entry);
+        page.fence = page.earliest = model_.opened;
+      }
+    }
+  }
   std::set<std::pair<std::size_t, std::int32_t>> others;
   for (const auto& [other, t] : model_.sequences) {
     for (std::size_t g = 0; g < t.rows.size(); ++g) {
@@ -582,8 +611,9 @@ void BlockWorld::match() {
   const PrefixHit hit = manager_.match_prefix(query);
   const auto [whole, more] = naive_match(model_, runs);
   note("match " + std::to_string(tokens.size()));
-  expect(hit.whole_blocks.count() == expected_hit(query, draft), "match of ",
-         hit.whole_blocks.count(), " instead of ", expected_hit(query, draft));
+  expect(hit.whole_blocks.count() == expected_hit(query, draft, hit.whole_blocks.count()),
+         "match of ", hit.whole_blocks.count(), " instead of ",
+         expected_hit(query, draft, hit.whole_blocks.count()));
   expect(hit.matched.count() <= whole + more &&
              hit.matched.count() >= std::min(whole, static_cast<std::int64_t>(tokens.size()) - 1),
          "matched ", hit.matched.count(), " of ", whole, "+", more);
