@@ -184,6 +184,29 @@ void BlockWorld::read_rows() {
   }
 }
 
+/// Pages that drafters had and nobody has now: a run keeps them, if they are alive, as long as a
+/// sequence without drafter has it.
+void BlockWorld::find_lingering(
+    const std::map<std::pair<std::size_t, std::int32_t>, NaiveLinger>& drafted) {
+  std::set<std::pair<std::size_t, std::int32_t>> known{{0, kGone}};
+  for (const auto& [id, s] : model_.sequences) {
+    for (std::size_t g = 0; g < model_.groups.size(); ++g) {
+      for (const std::int32_t entry : s.rows[g]) {
+        known.emplace(g, entry);
+      }
+    }
+  }
+  for (auto& [run, block] : model_.cache) {
+    model_.for_pages(block, [&](std::size_t g, std::int32_t entry) { known.emplace(g, entry); });
+  }
+  for (const auto& [place, linger] : drafted) {
+    if (place.second != kGone && model_.is(place.first, GroupKind::kFull) &&
+        !known.contains(place) && is_alive(place.first, place.second, false)) {
+      model_.lingering[place] = linger;
+    }
+  }
+}
+
 /// After a successful call: what the manager evicted, then the call's effect on the model.
 void BlockWorld::after(const std::function<void()>& effect, Leeway leeway) {
   const auto known = [&](std::size_t g, std::int32_t e) { return is_alive(g, e, false); };
@@ -209,9 +232,24 @@ void BlockWorld::after(const std::function<void()>& effect, Leeway leeway) {
     page.slots.clear();
     page.fence = page.earliest = 0;
   }
+  std::map<std::pair<std::size_t, std::int32_t>, NaiveLinger> drafted;
+  for (const auto& [id, s] : model_.sequences) {
+    for (std::size_t g = 0; g < model_.groups.size(); ++g) {
+      for (std::size_t b = 0; model_.groups[g].is_draft && b < s.rows[g].size(); ++b) {
+        const std::int64_t first = static_cast<std::int64_t>(b) * model_.slots(g);
+        const auto end = static_cast<std::size_t>((first / model_.block + 1) * model_.block);
+        if (end < s.runs.size()) {
+          drafted[{g, s.rows[g][b]}] = {
+              model_.scope(s.query, first), s.runs[end],
+              static_cast<std::size_t>(first % model_.block / model_.slots(g))};
+        }
+      }
+    }
+  }
   effect();
   read_rows();
   model_.absorb(alive, true);
+  find_lingering(drafted);
   std::erase_if(model_.lingering, [&](const auto& page) {
     return !is_alive(page.first.first, page.first.second, true) ||
            log_.allocated.contains(
@@ -363,9 +401,9 @@ std::map<std::int32_t, std::int32_t> BlockWorld::held_tenants(std::size_t pool) 
   for (const auto& [id, pinned] : model_.pins) {
     add_path(pinned);
   }
-  for (const auto& [place, scope] : model_.lingering) {
+  for (const auto& [place, linger] : model_.lingering) {
     if (in_pool(place.first)) {
-      tenants[place.second] = tenant_of(scope);
+      tenants[place.second] = tenant_of(linger.scope);
     }
   }
   for (const auto& [id, s] : model_.sequences) {

@@ -93,6 +93,7 @@ class BlockWorld {
   BlockStatus attempt(const std::function<BlockStatus()>& call, bool may_move_windows = false);
   void after(const std::function<void()>& effect, Leeway leeway = {});
   void read_rows();
+  void find_lingering(const std::map<std::pair<std::size_t, std::int32_t>, NaiveLinger>& drafted);
   void spare_behind(std::size_t group, std::int32_t source);
   void take_copies(NaiveSequence* committing);
   void compare(bool deep);

@@ -455,8 +455,7 @@ void BlockWorld::finish(int id) {
       others.emplace(at.second, entry);
     }
   }
-  const std::int64_t complete = s.committed / model_.block;
-  std::int64_t blocks = s.cached ? complete : 0;
+  std::int64_t blocks = s.cached ? s.committed / model_.block : 0;
   for (std::int64_t b = s.on_path; b < blocks; ++b) {
     const NaiveBlock made = model_.block_of(s, b);
     for (std::size_t g = 0; g < model_.groups.size(); ++g) {
@@ -494,21 +493,20 @@ void BlockWorld::finish(int id) {
       }
     }
   }
-  // What a fork without drafter still has of the run keeps the drafter's pages until it ends.
-  for (std::int64_t b = s.on_path; b < complete; ++b) {
-    const NaiveBlock made = model_.block_of(s, b);
-    const auto cached = model_.cache.find(made.runs.back());
-    for (std::size_t g = 0; g < model_.groups.size(); ++g) {
-      for (const std::int32_t entry : made.pages[g]) {
-        const bool is_cached =
-            cached != model_.cache.end() && std::ranges::count(cached->second.pages[g], entry) > 0;
-        if (model_.groups[g].is_draft && entry != kGone && !is_cached &&
-            !others.contains({g, entry})) {
-          model_.lingering[{g, entry}] = made.scope;
-        }
-      }
+  // The last one to have a run leaves with it what drafters had of it.
+  std::erase_if(model_.lingering, [&](const auto& entry) {
+    const auto& [place, linger] = entry;
+    const auto cached = model_.cache.find(linger.run);
+    bool is_last = std::ranges::count(s.runs, linger.run) > 0 && cached != model_.cache.end();
+    for (const auto& [other, t] : model_.sequences) {
+      is_last = is_last && std::ranges::count(t.runs, linger.run) == 0;
     }
-  }
+    if (!is_last || cached->second.pages[place.first][linger.place] != kGone) {
+      return false;
+    }
+    cached->second.pages[place.first][linger.place] = place.second;
+    return true;
+  });
 }
 
 void BlockWorld::release(int id) {

@@ -114,7 +114,7 @@ void BlockWorld::compare_pools() {
       }
     }
   }
-  for (const auto& [place, scope] : model_.lingering) {
+  for (const auto& [place, linger] : model_.lingering) {
     add(place.first, place.second);
   }
   for (const auto& [id, s] : model_.sequences) {

@@ -46,6 +46,11 @@ struct NaiveBlock {
   Rows pages{};                              ///< [group][page of the block]
   std::vector<std::int32_t> snapshots = {};  ///< [group]
 };
+struct NaiveLinger {
+  std::int32_t scope = 0;
+  Run run = 0;            ///< of the block
+  std::size_t place = 0;  ///< in the block
+};
 struct NaiveSequence {
   PrefixQuery query{};
   std::vector<std::int32_t> tokens{};  ///< prompt, and what was committed after it
@@ -77,8 +82,8 @@ class NaiveBlocks {
   std::map<Run, NaiveBlock> cache{};
   std::map<int, NaiveSequence> sequences{};
   std::map<int, Run> pins{};
-  /// Pages of the drafter, and whose, that a run has on behalf of forks which draft no more.
-  std::map<std::pair<std::size_t, std::int32_t>, std::int32_t> lingering{};
+  /// Pages of the drafter that a run has on behalf of sequences which draft no more.
+  std::map<std::pair<std::size_t, std::int32_t>, NaiveLinger> lingering{};
   std::vector<NaiveWrite> writes{};  ///< of the step in hand, as its copies
   std::vector<std::pair<const NaivePage*, NaivePage*>> copies_before{}, copies_after{};
   std::uint64_t opened = 0, completed = 0;
@@ -241,7 +246,7 @@ class NaiveBlocks {
     for (const auto& [id, run] : pins) {
       hold_path(run);
     }
-    for (const auto& [place, scope] : lingering) {
+    for (const auto& [place, linger] : lingering) {
       held[pool_of(place.first)].insert(place.second);
     }
     for (std::size_t p = 0; p < pools.size(); ++p) {
