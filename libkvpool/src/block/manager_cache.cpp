@@ -13,8 +13,7 @@ namespace kvpool {
 void BlockManager::Impl::count_pages(std::uint32_t run, std::uint32_t first, std::uint32_t blocks,
                                      std::int64_t idle, std::int64_t cooling) noexcept {
   const Run& of = runs[run];
-  for (std::size_t g = 0; g < groups.size(); ++g) {
-    Group& group = groups[g];
+  for (Group& group : groups) {
     if (group.independent || (group.draft && !of.has(Run::kDraft))) {
       continue;
     }
@@ -438,8 +437,7 @@ void BlockManager::Impl::record(std::size_t sequence, std::uint32_t run, std::in
 void BlockManager::Impl::keep_pages(std::uint32_t run, std::uint32_t first,
                                     std::uint32_t last) noexcept {
   const Run& of = runs[run];
-  for (std::size_t g = 0; g < groups.size(); ++g) {
-    Group& group = groups[g];
+  for (const Group& group : groups) {
     if (!group.independent || group.per_block == 0) {
       continue;
     }

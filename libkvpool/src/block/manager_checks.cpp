@@ -203,7 +203,11 @@ void BlockManager::Impl::Audit::pool_tables() {
       const auto& group = pages.groups[static_cast<std::size_t>(slab.owner - 1)];
       std::int32_t slab_out = 0;
       for (std::int32_t i = 0; i < group.pages_per_slab; ++i) {
-        slab_out += seen[static_cast<std::size_t>(s * pages.slots_per_slab + i)] == 1 ? 1 : 0;
+        slab_out +=
+            seen[static_cast<std::size_t>(s) * static_cast<std::size_t>(pages.slots_per_slab) +
+                 static_cast<std::size_t>(i)] == 1
+                ? 1
+                : 0;
       }
       expect_equal(slab_out, slab.out, fmt::format("{}: pages of slab {} that are out", name, s));
       expect(slab.busy >= waiting[static_cast<std::size_t>(s)] &&

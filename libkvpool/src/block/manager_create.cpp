@@ -127,8 +127,7 @@ Result<void> BlockManager::Impl::set_up(std::span<const PoolDescriptor> pool_des
   const std::int64_t length = options.max_length.count();
   const std::int64_t blocks_of_longest = ceil_div(length, block_tokens);
   std::int64_t pooled_blocks = 0;
-  for (std::size_t g = 0; g < described.size(); ++g) {
-    const CacheGroup& group = described[g];
+  for (const CacheGroup& group : described) {
     if (group.kind == GroupKind::kFull) {
       const PoolDescriptor& pool = descriptors[static_cast<std::size_t>(group.pool.value())];
       pooled_blocks = std::max(
@@ -149,7 +148,7 @@ Result<void> BlockManager::Impl::set_up(std::span<const PoolDescriptor> pool_des
       options.max_cached_runs != 0
           ? options.max_cached_runs
           : (pooled_blocks != 0 ? pooled_blocks : units.saturated()) / 5 + 64;
-  const std::int64_t run_count = most_runs + 2 * sequences + 4 * kMostTokenRuns;
+  const std::int64_t run_count = most_runs + 2 * sequences + std::int64_t{4} * kMostTokenRuns;
   if (units.saturated() > kMostTokens || run_count > kMostTokens ||
       (units * block_tokens).saturated() > (std::int64_t{1} << 40)) {
     return Error{.code = ErrorCode::kOutOfRange,

@@ -16,10 +16,6 @@
 namespace kvpool {
 namespace {
 
-/// Epochs that pages may wait for at the same time before neighbours are merged (which only
-/// delays).
-constexpr std::size_t kPendingEpochs = 64;
-
 Error invalid(std::string message) {
   return {.code = ErrorCode::kInvalidArgument, .message = std::move(message)};
 }
@@ -150,60 +146,62 @@ void PagePool::Impl::take_many(std::int32_t* to, std::int64_t count) noexcept {
 }
 
 void PagePool::Impl::give_back(std::int32_t group, std::int32_t page, bool settled) noexcept {
+  if (!shared) {
+    give_back_simple(static_cast<std::uint32_t>(page), settled);
+    return;
+  }
   const std::uint32_t slot = slot_of(group, page);
+  const std::uint32_t index = slab_of(slot);
   set_out(slot, false);
   --groups[static_cast<std::size_t>(group)].out;
-  if (shared) {
-    --slabs[slab_of(slot)].out;
-  }
+  --slabs[index].out;
   if (!settled && opened != completed) {
     push_pending(slot);
     ++groups[static_cast<std::size_t>(group)].pending;
     return;
   }
-  if (shared) {
-    count_busy(group, slab_of(slot), -1);
-  }
+  count_busy(group, index, -1);
   insert_free(group, slot);
 }
 
 void PagePool::Impl::give_back_idle(std::int32_t group, std::int32_t page) noexcept {
+  if (!shared) {
+    give_back_simple(static_cast<std::uint32_t>(page), true);
+    return;
+  }
   const std::uint32_t slot = slot_of(group, page);
   set_out(slot, false);
   --groups[static_cast<std::size_t>(group)].out;
-  if (shared) {
-    --slabs[slab_of(slot)].out;
-  }
+  --slabs[slab_of(slot)].out;
   insert_free(group, slot);
 }
 
 void PagePool::Impl::insert_free(std::int32_t group, std::uint32_t slot) noexcept {
-  Group& of = groups[static_cast<std::size_t>(group)];
-  std::int32_t page = static_cast<std::int32_t>(slot);
   if (!shared) {
-    free_stack[static_cast<std::size_t>(free_count++)] = page;
-  } else {
-    const std::uint32_t index = slab_of(slot);
-    const auto place =
-        static_cast<std::int32_t>(slot - index * static_cast<std::uint32_t>(slots_per_slab));
-    page = page_at(group, static_cast<std::int32_t>(index), place);
-    Slab& slab = slabs[index];
-    chain[slot] = slab.first_in + 1;
-    slab.first_in = place;
-    ++of.in;
-    if (slab.out == 0 && slab.busy == 0) {
-      // Nothing is left in it: it belongs to nobody again.
-      of.in -= of.pages_per_slab;
-      slab.owner = 0;
-      if (slab.is_open) {
-        of.open_idle.erase(index, open_link());
-        slab.is_open = false;
-      }
-      update_reclaimable(index);
-      free_stack[static_cast<std::size_t>(free_count++)] = static_cast<std::int32_t>(index);
-    } else {
-      update_open(group, index);
+    insert_free_simple(slot);
+    return;
+  }
+  Group& of = groups[static_cast<std::size_t>(group)];
+  const std::uint32_t index = slab_of(slot);
+  const auto place =
+      static_cast<std::int32_t>(slot - index * static_cast<std::uint32_t>(slots_per_slab));
+  const std::int32_t page = page_at(group, static_cast<std::int32_t>(index), place);
+  Slab& slab = slabs[index];
+  chain[slot] = slab.first_in + 1;
+  slab.first_in = place;
+  ++of.in;
+  if (slab.out == 0 && slab.busy == 0) {
+    // Nothing is left in it: it belongs to nobody again.
+    of.in -= of.pages_per_slab;
+    slab.owner = 0;
+    if (slab.is_open) {
+      of.open_idle.erase(index, open_link());
+      slab.is_open = false;
     }
+    update_reclaimable(index);
+    free_stack[static_cast<std::size_t>(free_count++)] = static_cast<std::int32_t>(index);
+  } else {
+    update_open(group, index);
   }
   if (options.on_free.call != nullptr) {
     options.on_free.call(options.on_free.context, options.pool, PageId{page}, of.page_bytes);
@@ -275,23 +273,6 @@ void PagePool::Impl::mark_busy_shared(std::int32_t group, std::int32_t page) noe
   count_busy(group, slab_of(slot_of(group, page)), 1);
 }
 
-void PagePool::Impl::push_pending(std::uint32_t slot) noexcept {
-  pending_slots[pending_tail] = static_cast<std::int32_t>(slot);
-  ++pending_tail;
-  pending_tail = pending_tail == pending_slots.size() ? 0 : pending_tail;
-  ++pending_count;
-  if (pending_epochs != 0) {
-    Pending& last = pending[(pending_first + pending_epochs - 1) % kPendingEpochs];
-    if (last.epoch == opened || pending_epochs == kPendingEpochs) {
-      last.epoch = opened;
-      ++last.pages;
-      return;
-    }
-  }
-  pending[(pending_first + pending_epochs) % kPendingEpochs] = {.epoch = opened, .pages = 1};
-  ++pending_epochs;
-}
-
 void PagePool::Impl::settle() noexcept {
   while (pending_epochs != 0 && pending[pending_first].epoch <= completed) {
     for (std::int64_t i = 0; i < pending[pending_first].pages; ++i) {
@@ -353,7 +334,6 @@ Result<PagePool> PagePool::create(const PoolDescriptor& pool, const PagePoolOpti
   impl->free_stack = ReservedArray<std::int32_t>{static_cast<std::size_t>(impl->slabs_end)};
   impl->out_bits = ReservedArray<std::uint64_t>{(slots + 63) / 64};
   impl->pending_slots = ReservedArray<std::int32_t>{slots};
-  impl->pending.resize(kPendingEpochs);
   if (impl->shared) {
     impl->slabs = ReservedArray<Impl::Slab>{static_cast<std::size_t>(impl->slabs_end)};
     impl->chain = ReservedArray<std::int32_t>{slots};
@@ -370,7 +350,11 @@ Result<PagePool> PagePool::create(const PoolDescriptor& pool, const PagePoolOpti
 }
 
 std::optional<PageId> PagePool::allocate(std::int32_t group) noexcept {
-  const std::int32_t page = impl_->take(group, true);
+  Impl& pool = *impl_;
+  if (!pool.shared && pool.silent) {
+    return pool.free_page_count() == 0 ? std::nullopt : std::optional{PageId{pool.take_simple()}};
+  }
+  const std::int32_t page = pool.take(group, true);
   return page < 0 ? std::nullopt : std::optional{PageId{page}};
 }
 
@@ -381,8 +365,11 @@ bool PagePool::free(std::int32_t group, PageId page) noexcept {
     if (page.value() < 0 || page.value() >= pool.slabs_end || !pool.is_out(slot)) {
       return false;
     }
-  } else if (!is_live(page) ||
-             pool.slabs[pool.slab_of(pool.slot_of(group, page.value()))].owner != group + 1) {
+    pool.give_back_simple(slot, false);
+    return true;
+  }
+  if (!is_live(page) ||
+      pool.slabs[pool.slab_of(pool.slot_of(group, page.value()))].owner != group + 1) {
     return false;
   }
   pool.give_back(group, page.value(), false);

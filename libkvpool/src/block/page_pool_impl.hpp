@@ -8,6 +8,7 @@
 #include "block/level_lists.hpp"
 #include "block/reserved_array.hpp"
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -79,6 +80,9 @@ struct PagePool::Impl {
   };
   static_assert(sizeof(OwnerRecord) == 12);
 
+  /// Epochs that pages may wait for at the same time and are kept apart.
+  static constexpr std::size_t kPendingEpochs = 64;
+
   /// Pages that wait for the same epoch.
   struct Pending {
     std::uint64_t epoch;
@@ -122,7 +126,7 @@ struct PagePool::Impl {
   std::size_t pending_head = 0;
   std::size_t pending_tail = 0;
   std::size_t pending_count = 0;
-  std::vector<Pending> pending;
+  std::array<Pending, kPendingEpochs> pending{};
   std::size_t pending_first = 0;
   std::size_t pending_epochs = 0;
 
@@ -175,6 +179,26 @@ struct PagePool::Impl {
   /// Hands out `count` pages of a pool that is not shared, as `take` would one by one.
   /// @pre so many are free, and nobody is asked or told about them (no gate, no hook)
   void take_many(std::int32_t* to, std::int64_t count) noexcept;
+  /// As `give_back`, for a pool that is not shared and a page that is out.
+  void give_back_simple(std::uint32_t slot, bool settled) noexcept {
+    set_out(slot, false);
+    Group& of = groups.front();
+    --of.out;
+    if (!settled && opened != completed) {
+      push_pending(slot);
+      ++of.pending;
+      return;
+    }
+    insert_free_simple(slot);
+  }
+  void insert_free_simple(std::uint32_t slot) noexcept {
+    const auto page = static_cast<std::int32_t>(slot);
+    free_stack[static_cast<std::size_t>(free_count++)] = page;
+    if (options.on_free.call != nullptr) {
+      options.on_free.call(options.on_free.context, options.pool, PageId{page},
+                           groups.front().page_bytes);
+    }
+  }
   /// Gives back a page that is out and busy; fenced when an epoch is open, unless `settled`.
   void give_back(std::int32_t group, std::int32_t page, bool settled) noexcept;
   /// Gives back a page that is out and idle.
@@ -212,7 +236,24 @@ struct PagePool::Impl {
   void update_open(std::int32_t group, std::uint32_t slab_index) noexcept;
   void update_reclaimable(std::uint32_t slab_index) noexcept;
   void insert_free(std::int32_t group, std::uint32_t slot) noexcept;
-  void push_pending(std::uint32_t slot) noexcept;
+  /// Puts a page behind those that wait. Epochs are counted together when too many are open, which
+  /// only delays.
+  void push_pending(std::uint32_t slot) noexcept {
+    pending_slots[pending_tail] = static_cast<std::int32_t>(slot);
+    ++pending_tail;
+    pending_tail = pending_tail == pending_slots.size() ? 0 : pending_tail;
+    ++pending_count;
+    if (pending_epochs != 0) {
+      Pending& last = pending[(pending_first + pending_epochs - 1) % kPendingEpochs];
+      if (last.epoch == opened || pending_epochs == kPendingEpochs) {
+        last.epoch = opened;
+        ++last.pages;
+        return;
+      }
+    }
+    pending[(pending_first + pending_epochs) % kPendingEpochs] = {.epoch = opened, .pages = 1};
+    ++pending_epochs;
+  }
   /// The link that `reclaimable` uses.
   [[nodiscard]] auto reclaim_link() noexcept {
     return [this](std::uint32_t i) -> Link& { return slabs[i].reclaim; };

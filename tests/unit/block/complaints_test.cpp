@@ -281,7 +281,9 @@ TEST_CASE("complaint 25: a salt per user does not disable sharing of the system 
 // vllm PR#29163, GHSA-rm76-4mrf-v9r8
 TEST_CASE("complaint 26: only equal tokens of one namespace are a hit whatever their hash") {
   StepEngine engine{{target_pool({full_group()}, 2, 20'000)},
-                    {.max_length = Tokens{64}, .partial_page_reuse = false}};
+                    {.max_length = Tokens{64},
+                     .partial_page_reuse = false,
+                     .max_cached_runs = 10'000}};
   const NamespaceId mine = must(engine.blocks.intern_namespace({.salt = "mine"}));
   const NamespaceId yours = must(engine.blocks.intern_namespace({.salt = "yours"}));
   const auto pair = [](std::int32_t i) { return std::vector{i % 97, i / 97, 0}; };
