@@ -146,7 +146,7 @@ BlockStatus BlockWorld::attempt(const std::function<BlockStatus()>& call, bool m
     if (status == BlockStatus::kOk || !injected) {
       log_.fail_at = -1;
       if (status != BlockStatus::kOk && may_move_windows) {
-        after([] {}, true);
+        after([] {}, {.windows_pass = true});
       }
       return status;
     }
@@ -155,7 +155,7 @@ BlockStatus BlockWorld::attempt(const std::function<BlockStatus()>& call, bool m
            to_string(status));
     expect(log_.allocated.empty(), "a refused call took pages");
     if (may_move_windows) {
-      after([] {}, true);
+      after([] {}, {.windows_pass = true});
     } else {
       expect(manager_.fingerprint() == before, "a refused call changed the fingerprint");
     }
@@ -172,6 +172,7 @@ void BlockWorld::read_rows() {
   for (auto& [id, s] : model_.sequences) {
     s.rows.assign(model_.groups.size(), {});
     s.drafts = manager_.drafts(ids_[id]);
+    std::erase_if(s.last, [&, &of = s](const auto& entry) { return !has_group(of, entry.first); });
     for (std::size_t g = 0; g < model_.groups.size(); ++g) {
       const GroupView view = manager_.view(ids_[id], GroupId{static_cast<std::int32_t>(g)});
       s.rows[g].assign(view.entries.begin(), view.entries.end());
@@ -183,17 +184,47 @@ void BlockWorld::read_rows() {
   }
 }
 
+/// Pages that drafters had and nobody has now: a run keeps them, if they are alive, as long as a
+/// sequence without drafter has it.
+void BlockWorld::find_lingering(
+    const std::map<std::pair<std::size_t, std::int32_t>, NaiveLinger>& drafted) {
+  std::set<std::pair<std::size_t, std::int32_t>> known{{0, kGone}};
+  for (const auto& [id, s] : model_.sequences) {
+    for (std::size_t g = 0; g < model_.groups.size(); ++g) {
+      for (const std::int32_t entry : s.rows[g]) {
+        known.emplace(g, entry);
+      }
+    }
+  }
+  for (auto& [run, block] : model_.cache) {
+    model_.for_pages(block, [&](std::size_t g, std::int32_t entry) { known.emplace(g, entry); });
+  }
+  for (const auto& [place, linger] : drafted) {
+    if (place.second != kGone && model_.is(place.first, GroupKind::kFull) &&
+        !known.contains(place) && is_alive(place.first, place.second, false)) {
+      model_.lingering[place] = linger;
+    }
+  }
+}
+
 /// After a successful call: what the manager evicted, then the call's effect on the model.
-void BlockWorld::after(const std::function<void()>& effect, bool windows_pass) {
+void BlockWorld::after(const std::function<void()>& effect, Leeway leeway) {
   const auto known = [&](std::size_t g, std::int32_t e) { return is_alive(g, e, false); };
   const auto alive = [&](std::size_t g, std::int32_t e) { return is_alive(g, e, true); };
   for (const auto& [pool, entry] : log_.allocated) {
     NaivePage& page = model_.pages[static_cast<std::size_t>(pool)][entry];
-    expect(!page.held, "a page in use was handed out again");
+    const bool is_passed = leeway.windows_pass && page.group >= 0 &&
+                           model_.groups[static_cast<std::size_t>(page.group)].extent > Tokens{0};
+    expect(!page.held || is_passed, "a page in use was handed out again");
     expect(page.earliest <= model_.completed, "a page was handed out before its epoch completed");
   }
+  for (auto& [id, s] : model_.sequences) {
+    std::erase_if(s.snapshots, [&](const auto& snapshot) {
+      return !known(snapshot.first.second, snapshot.second);
+    });
+  }
   const std::size_t blocks = model_.cache.size();
-  const std::string wrong = model_.absorb(known);
+  const std::string wrong = model_.absorb(known, leeway.drops_draft);
   expect(wrong.empty(), wrong);
   counts_.evictions += static_cast<std::int64_t>(blocks - model_.cache.size());
   for (const auto& [pool, entry] : log_.allocated) {
@@ -201,10 +232,30 @@ void BlockWorld::after(const std::function<void()>& effect, bool windows_pass) {
     page.slots.clear();
     page.fence = page.earliest = 0;
   }
+  std::map<std::pair<std::size_t, std::int32_t>, NaiveLinger> drafted;
+  for (const auto& [id, s] : model_.sequences) {
+    for (std::size_t g = 0; g < model_.groups.size(); ++g) {
+      for (std::size_t b = 0; model_.groups[g].is_draft && b < s.rows[g].size(); ++b) {
+        const std::int64_t first = static_cast<std::int64_t>(b) * model_.slots(g);
+        const auto end = static_cast<std::size_t>((first / model_.block + 1) * model_.block);
+        if (end < s.runs.size()) {
+          drafted[{g, s.rows[g][b]}] = {
+              model_.scope(s.query, first), s.runs[end],
+              static_cast<std::size_t>(first % model_.block / model_.slots(g))};
+        }
+      }
+    }
+  }
   effect();
   read_rows();
-  model_.absorb(alive);
-  model_.settle(windows_pass);
+  model_.absorb(alive, true);
+  find_lingering(drafted);
+  std::erase_if(model_.lingering, [&](const auto& page) {
+    return !is_alive(page.first.first, page.first.second, true) ||
+           log_.allocated.contains(
+               {model_.groups[page.first.first].pool.value(), page.first.second});
+  });
+  model_.settle(leeway.windows_pass);
   log_.clear();
 }
 
@@ -227,6 +278,9 @@ void BlockWorld::spare_behind(std::size_t group, std::int32_t source) {
 void BlockWorld::take_copies(NaiveSequence* committing) {
   for (const PageCopy& copy : manager_.copies()) {
     const auto g = static_cast<std::size_t>(copy.group.value());
+    note("  copy in " + model_.groups[g].name + ": " + std::to_string(copy.source.value()) +
+         " to " + std::to_string(copy.destination.value()) +
+         (copy.order == CopyOrder::kBeforeStep ? ", before" : ", after") + " the step");
     NaivePage& source = model_.page(g, copy.source.value());
     NaivePage& destination = model_.page(g, copy.destination.value());
     (copy.order == CopyOrder::kBeforeStep ? model_.copies_before : model_.copies_after)
@@ -245,9 +299,14 @@ void BlockWorld::take_copies(NaiveSequence* committing) {
       destination.fence = destination.earliest = model_.opened;
       if (committing != nullptr) {
         committing->snapshots[{committing->committed, g}] = copy.destination.value();
+        committing->last[g] = {committing->committed, copy.destination.value()};
       }
     }
-    counts_.restored += copy.reason == CopyReason::kRestoreSnapshot ? 1 : 0;
+    if (copy.reason == CopyReason::kRestoreSnapshot) {
+      ++counts_.restored;
+      NaiveSequence& restored = model_.sequences.rbegin()->second;  // admitted just now
+      restored.last[g] = {restored.committed, copy.source.value()};
+    }
   }
   manager_.clear_copies();
 }
@@ -342,8 +401,18 @@ std::map<std::int32_t, std::int32_t> BlockWorld::held_tenants(std::size_t pool) 
   for (const auto& [id, pinned] : model_.pins) {
     add_path(pinned);
   }
+  for (const auto& [place, linger] : model_.lingering) {
+    if (in_pool(place.first)) {
+      tenants[place.second] = tenant_of(linger.scope);
+    }
+  }
   for (const auto& [id, s] : model_.sequences) {
     add_path(s.runs[static_cast<std::size_t>(s.on_path * model_.block)]);
+    for (const auto& [g, snapshot] : s.last) {
+      if (in_pool(g)) {
+        tenants[snapshot.second] = tenant_of(model_.scope(s.query, snapshot.first - 1));
+      }
+    }
     for (std::size_t g = 0; g < model_.groups.size(); ++g) {
       for (std::size_t b = 0; in_pool(g) && b < s.rows[g].size(); ++b) {
         if (s.rows[g][b] != kGone) {
@@ -367,11 +436,16 @@ bool BlockWorld::quota_allows(const Plan& plan, bool most) {
     for (const auto& [entry, owner] : held) {
       pages += owner == tenant ? 1 : 0;
     }
+    std::int64_t more = 0;  // what it may take beyond the least, whoever is charged
+    for (std::size_t g = 0; most && g < model_.groups.size(); ++g) {
+      more += model_.groups[g].pool.value() == pool ? plan.most[g] - plan.least[g] : 0;
+    }
     const auto charged = plan.charged.find(tenant);
-    if (charged == plan.charged.end() || charged->second[p] == 0) {
+    const std::int64_t own = charged == plan.charged.end() ? 0 : charged->second[p];
+    if (own + more == 0) {
       continue;
     }
-    pages += charged->second[p];
+    pages += own + more;
     // Cached pages that become live; whose they are matters only for the upper bound.
     for (const std::int32_t entry : plan.kept[p]) {
       pages += most && !held.contains(entry) ? 1 : 0;
@@ -382,9 +456,6 @@ bool BlockWorld::quota_allows(const Plan& plan, bool most) {
                        is_alive(static_cast<std::size_t>(page.group), entry, true)
                    ? 1
                    : 0;
-    }
-    for (std::size_t g = 0; most && g < model_.groups.size(); ++g) {
-      pages += model_.groups[g].pool.value() == pool ? plan.most[g] - plan.least[g] : 0;
     }
     if (pages > quota) {
       return false;
@@ -431,14 +502,18 @@ void BlockWorld::check_status(BlockStatus status, const Plan& plan) {
   }
 }
 
-/// The hit rule, before it is cut by the look-ahead. Which block that goes on differently the
-/// manager compares is its own affair: both answers are right.
-std::int64_t BlockWorld::expected_hit(const PrefixQuery& query, bool draft) {
-  const std::vector<Run> runs = model_.runs(query);
-  const auto [whole, more] = naive_match(model_, runs);
+/// What is cached of a query now, as the manager tells.
+std::int64_t BlockWorld::told_hit(const PrefixQuery& query, bool draft) const {
   PrefixQuery asked = query;
   asked.draft = draft ? DraftMode::kRequired : DraftMode::kOff;
-  const std::int64_t told = manager_.match_prefix(asked).whole_blocks.count();
+  return manager_.match_prefix(asked).whole_blocks.count();
+}
+
+/// The hit rule, before it is cut by the look-ahead. Which block that goes on differently the
+/// manager compares is its own affair: both answers are right.
+std::int64_t BlockWorld::expected_hit(const PrefixQuery& query, bool draft, std::int64_t told) {
+  const std::vector<Run> runs = model_.runs(query);
+  const auto [whole, more] = naive_match(model_, runs);
   std::int64_t hit = 0;
   for (const std::int64_t matched : {whole, whole + more}) {
     std::int64_t limit = std::min(matched, static_cast<std::int64_t>(runs.size()) - 2);
@@ -505,7 +580,7 @@ void BlockWorld::step(bool deep) {
       note("stop drafting #" + std::to_string(id));
       log_.clear();
       expect(manager_.stop_drafting(ids_[id]) == BlockStatus::kOk, "stop_drafting");
-      after([] {});
+      after([] {}, {.drops_draft = true});
       expect(!manager_.drafts(ids_[id]), "still drafts");
     }
   } else {

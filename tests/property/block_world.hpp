@@ -51,6 +51,12 @@ struct WorldShape {
 /// All kinds of groups, alone and together.
 [[nodiscard]] std::vector<WorldShape> world_shapes();
 
+/// What a call may do beside its effect.
+struct Leeway {
+  bool windows_pass = false;
+  bool drops_draft = false;
+};
+
 class BlockWorld {
  public:
   BlockWorld(const WorldShape& shape, std::uint64_t seed);
@@ -85,8 +91,9 @@ class BlockWorld {
   void note(const std::string& call);
   [[nodiscard]] bool is_alive(std::size_t group, std::int32_t entry, bool fresh_counts) const;
   BlockStatus attempt(const std::function<BlockStatus()>& call, bool may_move_windows = false);
-  void after(const std::function<void()>& effect, bool windows_pass = false);
+  void after(const std::function<void()>& effect, Leeway leeway = {});
   void read_rows();
+  void find_lingering(const std::map<std::pair<std::size_t, std::int32_t>, NaiveLinger>& drafted);
   void spare_behind(std::size_t group, std::int32_t source);
   void take_copies(NaiveSequence* committing);
   void compare(bool deep);
@@ -103,7 +110,8 @@ class BlockWorld {
   [[nodiscard]] bool quota_allows(const Plan& plan, bool most);
   [[nodiscard]] bool has_room(const Plan& plan, bool most, std::uint64_t NaivePage::* fence);
   void check_status(BlockStatus status, const Plan& plan);
-  [[nodiscard]] std::int64_t expected_hit(const PrefixQuery& query, bool draft);
+  [[nodiscard]] std::int64_t told_hit(const PrefixQuery& query, bool draft) const;
+  [[nodiscard]] std::int64_t expected_hit(const PrefixQuery& query, bool draft, std::int64_t told);
   [[nodiscard]] bool has_group(const NaiveSequence& s, std::size_t group) const;
 
   PrefixQuery random_query(std::vector<std::int32_t>& tokens);

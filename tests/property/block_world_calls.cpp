@@ -5,8 +5,10 @@
 #include "support/block_pools.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <cstdio>
 #include <cstdlib>
 #include <functional>
 #include <iterator>
@@ -99,8 +101,9 @@ void BlockWorld::admit_with(const AdmitRequest& request,
   const std::int64_t asked = request.reserve.value_or(Tokens{prompt}).count();
   const bool beyond =
       has_draft_ && mode != DraftMode::kOff && std::max(asked, prompt) > draft_limit_;
+  const std::array told{told_hit(request.prompt, false), told_hit(request.prompt, true)};
   const auto plan_for = [&](bool draft) {
-    const std::int64_t hit = cached ? expected_hit(request.prompt, draft) : 0;
+    const std::int64_t hit = cached ? expected_hit(request.prompt, draft, told[draft ? 1 : 0]) : 0;
     const auto [whole, more] = naive_match(model_, runs);
     Plan plan = empty_plan();
     for (std::size_t g = 0; g < model_.groups.size(); ++g) {
@@ -169,7 +172,7 @@ void BlockWorld::admit_with(const AdmitRequest& request,
   }
   check_status(status, drafts || !draft ? with : without);
 
-  const std::int64_t hit = cached ? expected_hit(request.prompt, drafts) : 0;
+  const std::int64_t hit = cached ? expected_hit(request.prompt, drafts, told[drafts ? 1 : 0]) : 0;
   const std::int64_t partial = outcome.hit.partial.count();
   expect(outcome.hit.whole_blocks.count() == hit, "hit of ", outcome.hit.whole_blocks.count(),
          " tokens instead of ", hit);
@@ -246,9 +249,27 @@ void BlockWorld::append() {
       charge(plan, s.query, g, s.reserved, s.reserved + count);
     }
   }
+  // Pages that a window has passed may go back first, and serve whoever shares their slabs.
+  const std::int64_t computed = manager_.lengths(ids_[id]).computed.count();
+  for (std::size_t g = 0; g < model_.groups.size(); ++g) {
+    const std::int64_t extent = model_.groups[g].extent.count();
+    const std::int64_t first = model_.is(g, GroupKind::kSlidingWindow)
+                                   ? std::max<std::int64_t>(0, computed - extent + 1)
+                               : extent == 0 ? 0
+                                             : computed / extent * extent;
+    const auto behind =
+        s.rows[g].begin() + std::min<std::int64_t>(first / model_.slots(g), std::ssize(s.rows[g]));
+    const auto passed = std::count_if(s.rows[g].begin(), behind, [](auto e) { return e != kGone; });
+    for (std::size_t other = 0; passed > 0 && other < model_.groups.size(); ++other) {
+      if (model_.groups[other].pool == model_.groups[g].pool) {
+        plan.least[other] = std::max<std::int64_t>(
+            0, plan.least[other] - passed * model_.groups[other].pages_per_slab);
+      }
+    }
+  }
   check_status(status, plan);
   if (status == BlockStatus::kOk) {
-    after([&] { s.reserved += count; }, true);
+    after([&] { s.reserved += count; }, {.windows_pass = true, .drops_draft = true});
     if (s.reserved > draft_limit_ && has_draft_) {
       expect(!manager_.drafts(ids_[id]), "drafts beyond its limit");
     }
@@ -315,7 +336,7 @@ void BlockWorld::commit() {
           }
         }
       },
-      true);
+      {.windows_pass = true});
   for (std::size_t g = 0; g < model_.groups.size(); ++g) {
     const std::int64_t gone = std::ranges::count(s.rows[g], kGone);
     counts_.window_moves += gone > held_first[g] ? 1 : 0;
@@ -401,7 +422,6 @@ void BlockWorld::fork() {
     s.query.tokens = prompts_[child];
     s.tokens.resize(static_cast<std::size_t>(std::max(s.prompt, s.committed)));
     s.runs.resize(s.tokens.size() + 1);
-    s.snapshots.clear();
     model_.sequences[child] = s;
     read_rows();
     take_copies(nullptr);
@@ -413,8 +433,14 @@ void BlockWorld::finish(int id) {
   model_.sequences.erase(id);
   ids_.erase(id);
   prompts_.erase(id);
-  if (!s.cached) {
-    return;
+  // Who ends may still be read, also where others go on.
+  for (std::size_t g = 0; g < model_.groups.size(); ++g) {
+    for (const std::int32_t entry : s.rows[g]) {
+      if (entry != kGone) {
+        NaivePage& page = model_.page(g, entry);
+        page.fence = page.earliest = model_.opened;
+      }
+    }
   }
   std::set<std::pair<std::size_t, std::int32_t>> others;
   for (const auto& [other, t] : model_.sequences) {
@@ -424,7 +450,12 @@ void BlockWorld::finish(int id) {
       }
     }
   }
-  std::int64_t blocks = s.committed / model_.block;
+  for (const auto& [other, t] : model_.sequences) {
+    for (const auto& [at, entry] : t.snapshots) {
+      others.emplace(at.second, entry);
+    }
+  }
+  std::int64_t blocks = s.cached ? s.committed / model_.block : 0;
   for (std::int64_t b = s.on_path; b < blocks; ++b) {
     const NaiveBlock made = model_.block_of(s, b);
     for (std::size_t g = 0; g < model_.groups.size(); ++g) {
@@ -451,7 +482,7 @@ void BlockWorld::finish(int id) {
     counts_.duplicates += is_new || b < s.on_path ? 0 : 1;
     for (std::size_t g = 0; g < model_.groups.size() && !is_new; ++g) {
       // Where the cache has no page the sequence's may fill the gap: it is alive then.
-      if (at->second.snapshots[g] == kGone) {
+      if (at->second.snapshots[g] == kGone && !others.contains({g, made.snapshots[g]})) {
         at->second.snapshots[g] = made.snapshots[g];
       }
       for (std::size_t i = 0; i < made.pages[g].size(); ++i) {
@@ -462,6 +493,20 @@ void BlockWorld::finish(int id) {
       }
     }
   }
+  // The last one to have a run leaves with it what drafters had of it.
+  std::erase_if(model_.lingering, [&](const auto& entry) {
+    const auto& [place, linger] = entry;
+    const auto cached = model_.cache.find(linger.run);
+    bool is_last = std::ranges::count(s.runs, linger.run) > 0 && cached != model_.cache.end();
+    for (const auto& [other, t] : model_.sequences) {
+      is_last = is_last && std::ranges::count(t.runs, linger.run) == 0;
+    }
+    if (!is_last || cached->second.pages[place.first][linger.place] != kGone) {
+      return false;
+    }
+    cached->second.pages[place.first][linger.place] = place.second;
+    return true;
+  });
 }
 
 void BlockWorld::release(int id) {
@@ -564,8 +609,9 @@ void BlockWorld::match() {
   const PrefixHit hit = manager_.match_prefix(query);
   const auto [whole, more] = naive_match(model_, runs);
   note("match " + std::to_string(tokens.size()));
-  expect(hit.whole_blocks.count() == expected_hit(query, draft), "match of ",
-         hit.whole_blocks.count(), " instead of ", expected_hit(query, draft));
+  expect(hit.whole_blocks.count() == expected_hit(query, draft, hit.whole_blocks.count()),
+         "match of ", hit.whole_blocks.count(), " instead of ",
+         expected_hit(query, draft, hit.whole_blocks.count()));
   expect(hit.matched.count() <= whole + more &&
              hit.matched.count() >= std::min(whole, static_cast<std::int64_t>(tokens.size()) - 1),
          "matched ", hit.matched.count(), " of ", whole, "+", more);

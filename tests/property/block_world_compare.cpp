@@ -81,7 +81,9 @@ void BlockWorld::compare_contents(int id) {
       if (model_.is(g, GroupKind::kState)) {
         expect(
             s.committed == 0 || slots == std::vector{s.runs[static_cast<std::size_t>(s.committed)]},
-            "#", id, ": ", model_.groups[g].name, ": not the state of its tokens");
+            "#", id, ": ", model_.groups[g].name, ": page ", s.rows[g][b],
+            " is not the state of its ", s.committed, " tokens but of ",
+            slots.empty() ? 0 : std::ranges::find(s.runs, slots[0]) - s.runs.begin());
       }
       const std::int64_t first = static_cast<std::int64_t>(b) * p;
       for (std::int64_t t = first; model_.paged(g) && t < std::min(first + p, s.committed); ++t) {
@@ -112,11 +114,17 @@ void BlockWorld::compare_pools() {
       }
     }
   }
+  for (const auto& [place, linger] : model_.lingering) {
+    add(place.first, place.second);
+  }
   for (const auto& [id, s] : model_.sequences) {
     for (const auto& [at, entry] : s.snapshots) {
       if (is_alive(at.second, entry, true)) {
         add(at.second, entry);
       }
+    }
+    for (const auto& [g, snapshot] : s.last) {
+      add(g, snapshot.second);
     }
     for (std::size_t g = 0; g < model_.groups.size(); ++g) {
       for (const std::int32_t entry : s.rows[g]) {

@@ -46,6 +46,11 @@ struct NaiveBlock {
   Rows pages{};                              ///< [group][page of the block]
   std::vector<std::int32_t> snapshots = {};  ///< [group]
 };
+struct NaiveLinger {
+  std::int32_t scope = 0;
+  Run run = 0;            ///< of the block
+  std::size_t place = 0;  ///< in the block
+};
 struct NaiveSequence {
   PrefixQuery query{};
   std::vector<std::int32_t> tokens{};  ///< prompt, and what was committed after it
@@ -58,6 +63,7 @@ struct NaiveSequence {
   bool attached = true;
   Rows rows{};
   std::map<std::pair<std::int64_t, std::size_t>, std::int32_t> snapshots{};  ///< not in the cache
+  std::map<std::size_t, std::pair<std::int64_t, std::int32_t>> last{};       ///< position, snapshot
 };
 
 class NaiveBlocks {
@@ -76,6 +82,8 @@ class NaiveBlocks {
   std::map<Run, NaiveBlock> cache{};
   std::map<int, NaiveSequence> sequences{};
   std::map<int, Run> pins{};
+  /// Pages of the drafter that a run has on behalf of sequences which draft no more.
+  std::map<std::pair<std::size_t, std::int32_t>, NaiveLinger> lingering{};
   std::vector<NaiveWrite> writes{};  ///< of the step in hand, as its copies
   std::vector<std::pair<const NaivePage*, NaivePage*>> copies_before{}, copies_after{};
   std::uint64_t opened = 0, completed = 0;
@@ -187,17 +195,21 @@ class NaiveBlocks {
       of.snapshots[g] != kGone ? call(g, of.snapshots[g]) : void();
     }
   }
-  /// Forgets what is not alive any more. @return what is wrong with it, or nothing
-  std::string absorb(const std::function<bool(std::size_t, std::int32_t)>& is_alive) {
+  /// Forgets what is not alive any more: blocks, windows, snapshots, or what the drafter had of a
+  /// block. @return what is wrong with it, or nothing
+  std::string absorb(const std::function<bool(std::size_t, std::int32_t)>& is_alive,
+                     bool may_drop_draft) {
     std::set<Run> dead;
     std::string wrong;
     for (auto& [run, cached] : cache) {
       for_pages(cached, [&, run = run](std::size_t g, std::int32_t& entry) {
         if (!is_alive(g, entry)) {
           page(g, entry).fence = opened;
-          wrong += page(g, entry).held ? "a page in use was evicted; " : "";
+          if (page(g, entry).held && !(groups[g].is_draft && may_drop_draft)) {
+            wrong += "page " + std::to_string(entry) + " of " + groups[g].name + " was evicted; ";
+          }
           entry = kGone;
-          is(g, GroupKind::kFull) ? void(dead.insert(run)) : void();
+          is(g, GroupKind::kFull) && !groups[g].is_draft ? void(dead.insert(run)) : void();
         }
       });
     }
@@ -227,9 +239,15 @@ class NaiveBlocks {
           held[pool_of(g)].insert(entry);
         }
       }
+      for (const auto& [g, snapshot] : s.last) {
+        held[pool_of(g)].insert(snapshot.second);
+      }
     }
     for (const auto& [id, run] : pins) {
       hold_path(run);
+    }
+    for (const auto& [place, linger] : lingering) {
+      held[pool_of(place.first)].insert(place.second);
     }
     for (std::size_t p = 0; p < pools.size(); ++p) {
       for (auto& [entry, page] : pages[p]) {
