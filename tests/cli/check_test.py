@@ -103,7 +103,7 @@ class Check(KvplanCase):
     def test_files_and_options_that_are_missing(self):
         self.assert_usage(self.kvplan("check"), "--configs")
         self.assert_usage(self.kvplan("check", "--configs", CONFIGS), "--cases")
-        self.assert_usage(self.kvplan("check", "cases.jsonl"), "takes options only")
+        self.assert_usage(self.kvplan("check", "cases.jsonl"), "takes no argument")
         outcome = self.kvplan("check", "--configs", CONFIGS, "--cases", "nowhere.jsonl")
         self.assertEqual((outcome.code, outcome.out), (3, ""))
         self.assertIn("nowhere.jsonl", outcome.err)

@@ -11,8 +11,8 @@ import unittest
 
 from kvplan_case import LLAMA, KvplanCase
 
-COMMANDS = ["plan", "explain", "kernels", "verify", "solve", "sweep", "diff", "lint", "models", "gpus",
-            "completion", "man"]
+COMMANDS = ["plan", "explain", "kernels", "verify", "check", "solve", "sweep", "diff", "lint",
+            "models", "gpus", "completion", "man"]
 
 
 class Completion(KvplanCase):

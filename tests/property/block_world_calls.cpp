@@ -69,7 +69,15 @@ int BlockWorld::random_sequence() {
   return at->first;
 }
 
+bool BlockWorld::copies_what_is_unwritten() const {
+  return !kCopiesWithinAStep && !model_.writes.empty() &&
+         (only_full_ || shape_.options.snapshot_interval.count() > 0);
+}
+
 void BlockWorld::admit() {
+  if (copies_what_is_unwritten()) {
+    return;
+  }
   std::vector<std::int32_t> tokens;
   AdmitRequest request{.prompt = random_query(tokens)};
   const auto length = static_cast<std::int64_t>(tokens.size());
@@ -94,6 +102,9 @@ void BlockWorld::admit() {
 
 void BlockWorld::admit_with(const AdmitRequest& request,
                             const std::function<AdmitOutcome()>& call) {
+  if (copies_what_is_unwritten()) {
+    return;
+  }
   const auto prompt = static_cast<std::int64_t>(request.prompt.tokens.size());
   const std::vector<Run> runs = model_.runs(request.prompt);
   const bool cached = request.use_cache && request.encoder_tokens == Tokens{0};
@@ -282,6 +293,11 @@ void BlockWorld::commit() {
     return;
   }
   NaiveSequence& s = model_.sequences[id];
+  const std::int64_t interval = shape_.options.snapshot_interval.count();
+  if (!kCopiesWithinAStep && interval > 0 && s.committed % interval == 0 &&
+      s.history.back().first == model_.opened) {
+    return;  // its snapshot of this step would be of a later state
+  }
   const std::int64_t room = std::min(s.reserved - s.committed,
                                      s.committed < s.prompt ? s.prompt - s.committed : s.reserved);
   if (room <= 0) {
@@ -292,7 +308,6 @@ void BlockWorld::commit() {
   const std::optional<Tokens> cut = manager_.tokens_to_next_snapshot(ids_[id]);
   if (cut.has_value() && dice_.one_in(2)) {
     count = std::min(room, cut->count());
-    const std::int64_t interval = shape_.options.snapshot_interval.count();
     expect((s.committed + cut->count()) % interval == 0 && cut->count() > 0 &&
                cut->count() <= interval,
            "tokens to the next snapshot");
@@ -377,6 +392,9 @@ void BlockWorld::fork() {
     return;
   }
   NaiveSequence& parent = model_.sequences[id];
+  if (!kCopiesWithinAStep && parent.history.back().first == model_.opened) {
+    return;
+  }
   note("fork #" + std::to_string(id) + " at " + std::to_string(parent.committed));
   ForkOutcome outcome;
   const BlockStatus status = attempt([&] {

@@ -462,6 +462,9 @@ ForkOutcome BlockManager::Impl::fork(std::size_t parent) noexcept {
   }
   // Pages of complete prefix blocks are shared, what is behind them is copied.
   const std::int64_t committed = from.committed;
+  // What the child generates is its own, also where the parent's prompt would still be public.
+  const std::int64_t prompt = std::min<std::int64_t>(old.prompt, committed);
+  const std::int64_t in_public = std::min<std::int64_t>(old.public_tokens, floor_block(prompt));
   const auto shared_to = [&](const Group& group) -> std::int64_t {
     return group.by_page.floor(group.draft ? old.draft_done : old.done);
   };
@@ -480,7 +483,7 @@ ForkOutcome BlockManager::Impl::fork(std::size_t parent) noexcept {
       const std::int64_t end = std::max(first, group.by_page.ceil(committed));
       pages = end - first;
       own =
-          std::max<std::int64_t>(0, end - std::max(first, group.by_page.floor(old.public_tokens)));
+          std::max<std::int64_t>(0, end - std::max(first, group.by_page.floor(in_public)));
     }
     need.pages[g] = pages;
     need.own[g] = own;
@@ -537,7 +540,8 @@ ForkOutcome BlockManager::Impl::fork(std::size_t parent) noexcept {
   h.reserved = h.committed;
   c = old;
   c.generation = generation;
-  c.prompt = std::min(old.prompt, h.committed);
+  c.prompt = static_cast<decltype(c.prompt)>(prompt);
+  c.public_tokens = static_cast<decltype(c.public_tokens)>(in_public);
   c.released_in = 0;
   current = {.index = index, .generation = generation};
   // Tokens behind the complete blocks.
@@ -546,8 +550,8 @@ ForkOutcome BlockManager::Impl::fork(std::size_t parent) noexcept {
   for (std::uint32_t i = 0; i < pieces; ++i) {
     const Segment segment = segment_at(old, {}, std::max<std::int64_t>(token, old.prompt));
     Segment own = segment;
-    own.name_space = segment_at(old, {}, token).name_space;
-    own.tenant = segment_at(old, {}, token).tenant;
+    own.name_space = segment_at(c, {}, token).name_space;
+    own.tenant = segment_at(c, {}, token).tenant;
     const std::uint32_t run = add_run(child, own, extents[i], above);
     if (i == 0) {
       c.open = run;

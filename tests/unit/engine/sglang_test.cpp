@@ -99,7 +99,7 @@ TEST_CASE("data parallel attention divides heads by tp / dp", "[engine]") {
   CHECK(figure(predicted(few), FigureKey::kKGib) == 100 * 128);
 }
 
-TEST_CASE("state slots and one more; draft tokens do not widen them", "[engine]") {
+TEST_CASE("state slots and one more: draft tokens do not widen them", "[engine]") {
   EngineRequest request = ask(test::hybrid_27b(), 1'000);
   request.settings.max_state_slots = 360;
   request.drafter = EngineDrafter{.kind = DrafterKind::kDflash,
