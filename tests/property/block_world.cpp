@@ -247,6 +247,7 @@ void BlockWorld::after(const std::function<void()>& effect, Leeway leeway) {
     }
   }
   effect();
+  model_.run_step();
   read_rows();
   model_.absorb(alive, true);
   find_lingering(drafted);

@@ -33,7 +33,6 @@ void BlockWorld::advance() {
     model_.completed = to;
     after([] {});
   }
-  model_.run_step();
   for (const auto& [id, s] : model_.sequences) {
     compare_contents(id);
   }
@@ -282,6 +281,11 @@ void BlockWorld::commit() {
     return;
   }
   NaiveSequence& s = model_.sequences[id];
+  // Once a step has left a snapshot, a sequence is committed again only in the next one.
+  const std::int64_t interval = shape_.options.snapshot_interval.count();
+  if (interval > 0 && s.history.back().first == model_.opened && s.committed % interval == 0) {
+    return;
+  }
   const std::int64_t room = std::min(s.reserved - s.committed,
                                      s.committed < s.prompt ? s.prompt - s.committed : s.reserved);
   if (room <= 0) {
@@ -292,7 +296,6 @@ void BlockWorld::commit() {
   const std::optional<Tokens> cut = manager_.tokens_to_next_snapshot(ids_[id]);
   if (cut.has_value() && dice_.one_in(2)) {
     count = std::min(room, cut->count());
-    const std::int64_t interval = shape_.options.snapshot_interval.count();
     expect((s.committed + cut->count()) % interval == 0 && cut->count() > 0 &&
                cut->count() <= interval,
            "tokens to the next snapshot");
