@@ -247,6 +247,7 @@ void BlockWorld::after(const std::function<void()>& effect, Leeway leeway) {
     }
   }
   effect();
+  model_.run_step();
   read_rows();
   model_.absorb(alive, true);
   find_lingering(drafted);
@@ -482,11 +483,7 @@ void BlockWorld::check_status(BlockStatus status, const Plan& plan) {
     case BlockStatus::kOk: expect(can, "granted without room"); break;
     case BlockStatus::kNoPages:
       expect(!must, "refused with room");
-      if (kSharedSlabsForeseeWaiting ||
-          std::ranges::all_of(model_.pools,
-                              [](const auto& pool) { return pool.groups.size() == 1; })) {
-        expect(!has_room(plan, true, nullptr), "no_pages where waiting would do");
-      }
+      expect(!has_room(plan, true, nullptr), "no_pages where waiting would do");
       break;
     case BlockStatus::kUnsettled:
       ++counts_.unsettled;

@@ -51,13 +51,6 @@ struct WorldShape {
 /// All kinds of groups, alone and together.
 [[nodiscard]] std::vector<WorldShape> world_shapes();
 
-/// Whether sequences also begin, fork and pass snapshots between a step's commits and its end. The
-/// manager lists their copies before the kernels that write what is copied: a limit that
-/// docs/block_manager.md states, and engines keep clear of.
-inline constexpr bool kCopiesWithinAStep = false;
-/// Whether a refusal in a pool with shared slabs has to know that waiting would do: a limit, too.
-inline constexpr bool kSharedSlabsForeseeWaiting = false;
-
 /// What a call may do beside its effect.
 struct Leeway {
   bool windows_pass = false;
@@ -125,7 +118,6 @@ class BlockWorld {
   int random_sequence();
   void advance();
   void admit();
-  [[nodiscard]] bool copies_what_is_unwritten() const;
   void admit_with(const AdmitRequest& request, const std::function<AdmitOutcome()>& call);
   void append();
   void commit();

@@ -33,7 +33,6 @@ void BlockWorld::advance() {
     model_.completed = to;
     after([] {});
   }
-  model_.run_step();
   for (const auto& [id, s] : model_.sequences) {
     compare_contents(id);
   }
@@ -69,15 +68,7 @@ int BlockWorld::random_sequence() {
   return at->first;
 }
 
-bool BlockWorld::copies_what_is_unwritten() const {
-  return !kCopiesWithinAStep && !model_.writes.empty() &&
-         (only_full_ || shape_.options.snapshot_interval.count() > 0);
-}
-
 void BlockWorld::admit() {
-  if (copies_what_is_unwritten()) {
-    return;
-  }
   std::vector<std::int32_t> tokens;
   AdmitRequest request{.prompt = random_query(tokens)};
   const auto length = static_cast<std::int64_t>(tokens.size());
@@ -102,9 +93,6 @@ void BlockWorld::admit() {
 
 void BlockWorld::admit_with(const AdmitRequest& request,
                             const std::function<AdmitOutcome()>& call) {
-  if (copies_what_is_unwritten()) {
-    return;
-  }
   const auto prompt = static_cast<std::int64_t>(request.prompt.tokens.size());
   const std::vector<Run> runs = model_.runs(request.prompt);
   const bool cached = request.use_cache && request.encoder_tokens == Tokens{0};
@@ -293,10 +281,10 @@ void BlockWorld::commit() {
     return;
   }
   NaiveSequence& s = model_.sequences[id];
+  // Once a step has left a snapshot, a sequence is committed again only in the next one.
   const std::int64_t interval = shape_.options.snapshot_interval.count();
-  if (!kCopiesWithinAStep && interval > 0 && s.committed % interval == 0 &&
-      s.history.back().first == model_.opened) {
-    return;  // its snapshot of this step would be of a later state
+  if (interval > 0 && s.history.back().first == model_.opened && s.committed % interval == 0) {
+    return;
   }
   const std::int64_t room = std::min(s.reserved - s.committed,
                                      s.committed < s.prompt ? s.prompt - s.committed : s.reserved);
@@ -392,9 +380,6 @@ void BlockWorld::fork() {
     return;
   }
   NaiveSequence& parent = model_.sequences[id];
-  if (!kCopiesWithinAStep && parent.history.back().first == model_.opened) {
-    return;
-  }
   note("fork #" + std::to_string(id) + " at " + std::to_string(parent.committed));
   ForkOutcome outcome;
   const BlockStatus status = attempt([&] {

@@ -84,7 +84,7 @@ class NaiveBlocks {
   std::map<int, Run> pins{};
   /// Pages of the drafter that a run has on behalf of sequences which draft no more.
   std::map<std::pair<std::size_t, std::int32_t>, NaiveLinger> lingering{};
-  std::vector<NaiveWrite> writes{};  ///< of the step in hand, as its copies
+  std::vector<NaiveWrite> writes{};  ///< of the call in hand, as its copies
   std::vector<std::pair<const NaivePage*, NaivePage*>> copies_before{}, copies_after{};
   std::uint64_t opened = 0, completed = 0;
 
@@ -127,7 +127,7 @@ class NaiveBlocks {
     return runs;
   }
 
-  /// The step in hand writes tokens [first, last) of a sequence, when it runs.
+  /// The step that has been committed wrote tokens [first, last) of a sequence.
   void write(const NaiveSequence& s, std::int64_t first, std::int64_t last) {
     const auto run = [&](std::int64_t t) { return s.runs[static_cast<std::size_t>(t)]; };
     for (std::size_t g = 0; g < groups.size(); ++g) {
@@ -140,7 +140,8 @@ class NaiveBlocks {
       }
     }
   }
-  /// The step runs on the device: copies before it, what it writes, copies after it.
+  /// What a call's copies and writes do on the device. Copies that are asked for after a commit run
+  /// before the next step, whose kernels come later.
   void run_step() {
     for (const auto& [source, destination] : copies_before) {
       destination->slots = source->slots;

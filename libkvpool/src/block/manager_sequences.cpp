@@ -482,8 +482,7 @@ ForkOutcome BlockManager::Impl::fork(std::size_t parent) noexcept {
       const std::int64_t first = std::max<std::int64_t>(shared_to(group), cell(parent, g).first);
       const std::int64_t end = std::max(first, group.by_page.ceil(committed));
       pages = end - first;
-      own =
-          std::max<std::int64_t>(0, end - std::max(first, group.by_page.floor(in_public)));
+      own = std::max<std::int64_t>(0, end - std::max(first, group.by_page.floor(in_public)));
     }
     need.pages[g] = pages;
     need.own[g] = own;
