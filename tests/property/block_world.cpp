@@ -224,7 +224,7 @@ void BlockWorld::after(const std::function<void()>& effect, Leeway leeway) {
     });
   }
   const std::size_t blocks = model_.cache.size();
-  const std::string wrong = model_.absorb(known, leeway.drops_draft);
+  const std::string wrong = model_.absorb(known, leeway.windows_pass, leeway.drops_draft);
   expect(wrong.empty(), wrong);
   counts_.evictions += static_cast<std::int64_t>(blocks - model_.cache.size());
   for (const auto& [pool, entry] : log_.allocated) {
@@ -249,8 +249,11 @@ void BlockWorld::after(const std::function<void()>& effect, Leeway leeway) {
   effect();
   model_.run_step();
   read_rows();
-  model_.absorb(alive, true);
+  model_.absorb(alive, true, true);
   find_lingering(drafted);
+  for (const auto& [place, linger] : model_.lingering) {
+    model_.page(place.first, place.second).fence = model_.opened;  // should it go now
+  }
   std::erase_if(model_.lingering, [&](const auto& page) {
     return !is_alive(page.first.first, page.first.second, true) ||
            log_.allocated.contains(
@@ -329,6 +332,9 @@ BlockWorld::Plan BlockWorld::empty_plan() const {
       }
     }
   }
+  for (const auto& [place, linger] : model_.lingering) {
+    plan.kept[model_.pool_of(place.first)].insert(place.second);
+  }
   for (auto& kept : plan.kept) {
     kept.erase(kGone);
   }
@@ -401,11 +407,6 @@ std::map<std::int32_t, std::int32_t> BlockWorld::held_tenants(std::size_t pool) 
   };
   for (const auto& [id, pinned] : model_.pins) {
     add_path(pinned);
-  }
-  for (const auto& [place, linger] : model_.lingering) {
-    if (in_pool(place.first)) {
-      tenants[place.second] = tenant_of(linger.scope);
-    }
   }
   for (const auto& [id, s] : model_.sequences) {
     add_path(s.runs[static_cast<std::size_t>(s.on_path * model_.block)]);

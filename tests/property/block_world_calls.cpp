@@ -483,7 +483,13 @@ void BlockWorld::finish(int id) {
     }
     const auto [at, is_new] = model_.cache.try_emplace(s.runs[static_cast<std::size_t>(end)], made);
     counts_.duplicates += is_new || b < s.on_path ? 0 : 1;
-    for (std::size_t g = 0; g < model_.groups.size() && !is_new; ++g) {
+    // A run that somebody else still has keeps its pages.
+    const bool has_other = std::ranges::any_of(model_.sequences, [&, b = b](const auto& entry) {
+      const NaiveSequence& t = entry.second;
+      return t.on_path <= b && t.committed >= end &&
+             t.runs[static_cast<std::size_t>(end)] == s.runs[static_cast<std::size_t>(end)];
+    });
+    for (std::size_t g = 0; g < model_.groups.size() && !is_new && !has_other; ++g) {
       // Where the cache has no page the sequence's may fill the gap: it is alive then.
       if (at->second.snapshots[g] == kGone && !others.contains({g, made.snapshots[g]})) {
         at->second.snapshots[g] = made.snapshots[g];
@@ -502,7 +508,8 @@ void BlockWorld::finish(int id) {
     const auto cached = model_.cache.find(linger.run);
     bool is_last = std::ranges::count(s.runs, linger.run) > 0 && cached != model_.cache.end();
     for (const auto& [other, t] : model_.sequences) {
-      is_last = is_last && std::ranges::count(t.runs, linger.run) == 0;
+      const auto at = std::ranges::find(t.runs, linger.run) - t.runs.begin();
+      is_last = is_last && (at > t.committed || at <= t.on_path * model_.block);
     }
     if (!is_last || cached->second.pages[place.first][linger.place] != kGone) {
       return false;
@@ -558,8 +565,8 @@ void BlockWorld::suspend(bool preempt) {
     for (const PoolPages& line : receipt->pages) {
       told += line.pool == PoolId{static_cast<std::int32_t>(p)} ? line.pages.count() : 0;
     }
-    expect(told == pages || !model_.pins.empty(), "a receipt of ", told, " pages instead of ",
-           pages);
+    expect(told == pages || !model_.pins.empty() || !model_.lingering.empty(), "a receipt of ",
+           told, " pages instead of ", pages);
     expect(pages == 0 || receipt->free_at == Epoch{model_.opened}, "a receipt's epoch");
   }
   suspended_.push_back(std::move(kept));
@@ -680,7 +687,7 @@ void BlockWorld::evict() {
     after([] {});
     for (std::size_t p = 0; p < model_.pools.size(); ++p) {
       for (const auto& [entry, page] : model_.pages[p]) {
-        expect(page.held || !model_.pins.empty() || page.group < 0 ||
+        expect(page.held || !model_.pins.empty() || !model_.lingering.empty() || page.group < 0 ||
                    !is_alive(static_cast<std::size_t>(page.group), entry, true),
                "a page survived the flush");
       }

@@ -199,14 +199,16 @@ class NaiveBlocks {
   /// Forgets what is not alive any more: blocks, windows, snapshots, or what the drafter had of a
   /// block. @return what is wrong with it, or nothing
   std::string absorb(const std::function<bool(std::size_t, std::int32_t)>& is_alive,
-                     bool may_drop_draft) {
+                     bool windows_pass, bool drops_draft) {
     std::set<Run> dead;
     std::string wrong;
     for (auto& [run, cached] : cache) {
       for_pages(cached, [&, run = run](std::size_t g, std::int32_t& entry) {
         if (!is_alive(g, entry)) {
           page(g, entry).fence = opened;
-          if (page(g, entry).held && !(groups[g].is_draft && may_drop_draft)) {
+          const bool may_go =
+              (groups[g].is_draft && drops_draft) || (groups[g].extent > Tokens{0} && windows_pass);
+          if (page(g, entry).held && !may_go) {
             wrong += "page " + std::to_string(entry) + " of " + groups[g].name + " was evicted; ";
           }
           entry = kGone;
@@ -246,9 +248,6 @@ class NaiveBlocks {
     }
     for (const auto& [id, run] : pins) {
       hold_path(run);
-    }
-    for (const auto& [place, linger] : lingering) {
-      held[pool_of(place.first)].insert(place.second);
     }
     for (std::size_t p = 0; p < pools.size(); ++p) {
       for (auto& [entry, page] : pages[p]) {

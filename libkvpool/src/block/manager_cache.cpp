@@ -131,9 +131,12 @@ void BlockManager::Impl::drop_block(std::uint32_t run) noexcept {
     const Run& next = runs[of.list.next];
     runs.prefetch_unpublish(of.list.next);
     for (const Group& group : groups) {
-      __builtin_prefetch(
-          group.by_unit.data() +
-          (std::size_t{next.start} + next.blocks) * static_cast<std::size_t>(group.per_block) - 1);
+      if (group.per_block != 0) {
+        __builtin_prefetch(group.by_unit.data() +
+                           (std::size_t{next.start} + next.blocks) *
+                               static_cast<std::size_t>(group.per_block) -
+                           1);
+      }
     }
     __builtin_prefetch(&runs[next.list.next == kNil ? block::kRoot : next.list.next]);
   }
