@@ -80,7 +80,8 @@ check_one() {
   fi
 }
 export -f check_one
-printf '%s\0' "${files[@]}" | xargs -0 -r -n 1 -P "$jobs" bash -c 'check_one "$1"' _
+# Nothing selected (a commit of documents only) is no file, not one empty name.
+((${#files[@]} == 0)) || printf '%s\0' "${files[@]}" | xargs -0 -r -n 1 -P "$jobs" bash -c 'check_one "$1"' _
 
 count() { if [[ -e $work/$1 ]]; then wc -l <"$work/$1"; else echo 0; fi; }
 [[ -e $work/left ]] && sed 's/^/tidy: no time left, not checked: /' "$work/left"

@@ -332,7 +332,8 @@ TEST_CASE("kernels that count the bytes of a pool in 32 bits are found", "[geome
   narrow.attention = [](AttentionParams params) {
     std::vector<std::int32_t> entries(params.table.entries,
                                       params.table.entries + params.table.rows);
-    std::ranges::for_each(entries, [](std::int32_t& entry) { entry %= kWrap; });
+    std::ranges::for_each(
+        entries, [](std::int32_t& entry) { entry = static_cast<std::int32_t>(entry % kWrap); });
     params.table.entries = entries.data();
     return reference::attention(params);
   };
