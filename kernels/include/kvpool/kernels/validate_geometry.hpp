@@ -69,13 +69,14 @@ struct GeometryKernels {
 };
 
 /// Whether every layer of every pool is where its descriptor says, and where kernels look for it.
-/// Writes a pattern that differs in every byte into the first, the last and the boundary pages
-/// (those around the 2^31st to 2^34th byte) of every pool, then reads all of them back, so that two
-/// places that overlap are found; pools may not overlap anywhere. bf16, fp16 and fp32 rows of K, V
-/// and MLA go through append and attention: each query sees its own token only, so that the output
-/// is that token's V to the bit, and the log-sum-exp is the product of its K with a query. Other
-/// formats, records, indexers, scales and states are written and read as bytes. Groups of one pool,
-/// which share its pages, are checked one after another. What the usable pages held is lost;
+/// Writes a pattern of its own for every cache, page, slot and head into the first, the last and
+/// the boundary pages (those around the 2^31st to 2^34th byte) of every pool, then reads all of
+/// them back, so that two places that overlap are found; pools may not overlap anywhere. Of a page
+/// of more than 256 token slots kernels get the first and the last 128. bf16, fp16 and fp32 rows of
+/// K, V and MLA go through append and attention: each query sees its own token only, so that the
+/// output is that token's V to the bit, and the log-sum-exp is the product of its K with a query.
+/// Other formats, records, indexers, scales and states are written and read as bytes. Groups of one
+/// pool, which share its pages, are checked one after another. What the usable pages held is lost;
 /// reserved pages are not touched.
 /// @return the report, also when it has findings; an `Error` when a kernel, a copy or the scratch
 ///   memory fails
