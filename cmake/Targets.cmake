@@ -89,6 +89,8 @@ endfunction()
 # one Catch2 program; each of its test cases is a ctest entry "<name>.<test case>". Without
 # sources there is no target. No semicolons in names of test cases. Tests include
 # "support/catch.hpp"; KVPOOL_SOURCE_DIR is the root of the source tree, as a string literal.
+# Sources of tests labelled `unit` are optimised little: they run for moments, and half of a clean
+# build would go into them.
 function(kvpool_test name)
   cmake_parse_arguments(arg "" "TIMEOUT" "LIBS;LABELS" ${ARGN})
   if(NOT arg_UNPARSED_ARGUMENTS)
@@ -100,6 +102,9 @@ function(kvpool_test name)
   kvpool_executable(${name} ${arg_UNPARSED_ARGUMENTS})
   target_include_directories(${name} PRIVATE "${PROJECT_SOURCE_DIR}/tests")
   target_compile_definitions(${name} PRIVATE KVPOOL_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
+  if("unit" IN_LIST arg_LABELS)
+    target_compile_options(${name} PRIVATE "$<IF:$<CONFIG:Debug>,-O0,-O1>")
+  endif()
   target_link_libraries(${name} PRIVATE ${arg_LIBS} Catch2::Catch2WithMain)
   catch_discover_tests(${name}
     TEST_PREFIX "${name}."
