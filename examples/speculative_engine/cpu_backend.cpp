@@ -67,8 +67,8 @@ class CpuBackend final : public Backend {
 
   Result<void> copy_pages(const kvpool::CacheGroup& group,
                           std::span<const kernels::PageCopyPair> pairs) override {
-    return kernels::reference::copy_pages(copy_params(*setup_.pools, group, pairs.data(),
-                                                      static_cast<std::int32_t>(pairs.size())));
+    return kernels::reference::copy_pages(
+        copy_params(*setup_.pools, group, pairs.data(), static_cast<std::int32_t>(pairs.size())));
   }
 
   Result<void> apply_tables(const kvpool::TableUpdate& /*update*/) override {
@@ -113,14 +113,13 @@ class CpuBackend final : public Backend {
       positions.resize(positions.size() + kBlock);
       std::iota(positions.end() - kBlock, positions.end(), arrays.firsts[row]);
     }
-    const auto logits =
-        run_target({.tokens = tokens,
-                    .positions = positions,
-                    .rows = {.tokens = static_cast<std::int32_t>(tokens.size()),
-                             .most = kBlock,
-                             .lengths = arrays.lengths},
-                    .slots = arrays.slots,
-                    .slot_stride = setup_.layout.rows() * kBlock});
+    const auto logits = run_target({.tokens = tokens,
+                                    .positions = positions,
+                                    .rows = {.tokens = static_cast<std::int32_t>(tokens.size()),
+                                             .most = kBlock,
+                                             .lengths = arrays.lengths},
+                                    .slots = arrays.slots,
+                                    .slot_stride = setup_.layout.rows() * kBlock});
     if (!logits) {
       return logits.error();
     }
@@ -170,8 +169,8 @@ class CpuBackend final : public Backend {
     }
     for (std::size_t i = 0; i < draft_layers_.size(); ++i) {
       const LayerWeights& weights = models.drafter.layers[i];
-      if (auto written = write_cache(weights, draft_layers_[i], norm(*x, weights.attention_norm),
-                                     pass);
+      if (auto written =
+              write_cache(weights, draft_layers_[i], norm(*x, weights.attention_norm), pass);
           !written) {
         return std::move(written).error();
       }

@@ -53,8 +53,8 @@ DenseDecoder::DenseDecoder(const Model& target, kvpool::kernels::ElementType typ
 }
 
 Choice DenseDecoder::next(std::span<const std::int32_t> tokens) {
-  const auto common = static_cast<std::size_t>(
-      std::ranges::mismatch(fed_, tokens).in1 - fed_.begin());
+  const auto common =
+      static_cast<std::size_t>(std::ranges::mismatch(fed_, tokens).in1 - fed_.begin());
   if (common < tokens.size()) {
     fed_.resize(common);
     choices_.resize(common);

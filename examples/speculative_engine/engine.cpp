@@ -119,7 +119,7 @@ BlockStatus Engine::reserve(std::size_t place) {
   const Tokens left = job.prefill - manager_->lengths(*job.sequence).committed;
   // A prompt comes in chunks; afterwards one token, and with a drafter the drafts behind it.
   job.is_speculative = left <= Tokens{} && drafts(job);
-  job.query = left > Tokens{}        ? std::min(left, options_.chunk)
+  job.query = left > Tokens{}      ? std::min(left, options_.chunk)
               : job.is_speculative ? Tokens{kBlock}
                                    : Tokens{1};
   // All groups of all pools, or none.
@@ -166,12 +166,11 @@ void Engine::schedule_waiting() {
     if (next == waiting_.end() || !row.has_value()) {
       return;
     }
-    const bool is_off =
-        options_.drafter_off_at > 0 && statistics_.steps >= options_.drafter_off_at;
-    kvpool::AdmitRequest request{.prompt = {.tokens = next->request.prompt,
-                                            .draft = is_off ? kvpool::DraftMode::kOff
-                                                            : options_.draft},
-                                 .must_fit = next->prefill + Tokens{kBlock}};
+    const bool is_off = options_.drafter_off_at > 0 && statistics_.steps >= options_.drafter_off_at;
+    kvpool::AdmitRequest request{
+        .prompt = {.tokens = next->request.prompt,
+                   .draft = is_off ? kvpool::DraftMode::kOff : options_.draft},
+        .must_fit = next->prefill + Tokens{kBlock}};
     if (next->suspended.has_value()) {
       next->suspended->draft = request.prompt.draft;
       request.prompt.tokens = next->suspended->tokens;
@@ -189,8 +188,7 @@ void Engine::schedule_waiting() {
     if (std::erase(refused_, next->request.name) > 0) {
       ++statistics_.admitted_later;
     }
-    statistics_.without_drafter +=
-        outcome.draft_notice == kvpool::DraftNotice::kNone ? 0 : 1;
+    statistics_.without_drafter += outcome.draft_notice == kvpool::DraftNotice::kNone ? 0 : 1;
     Job job = std::move(*next);
     waiting_.erase(next);
     job.sequence = outcome.sequence;
@@ -273,8 +271,7 @@ Result<void> Engine::update_tables() {
 
 Result<void> Engine::extend() {
   std::int32_t most = 0;
-  const std::int32_t tokens =
-      timed(statistics_.scheduling_ns, [&] { return write_extend(most); });
+  const std::int32_t tokens = timed(statistics_.scheduling_ns, [&] { return write_extend(most); });
   if (tokens == 0) {
     return {};
   }
@@ -307,9 +304,8 @@ std::int32_t Engine::write_extend(std::int32_t& most) {
       const auto first =
           static_cast<std::int32_t>(manager_->lengths(*job->sequence).committed.count());
       const auto count = static_cast<std::int32_t>(job->query.count());
-      parts_.push_back({.table_row = static_cast<std::int32_t>(row),
-                        .first_position = first,
-                        .count = count});
+      parts_.push_back(
+          {.table_row = static_cast<std::int32_t>(row), .first_position = first, .count = count});
       const std::vector<std::int32_t> known = job->tokens();
       for (std::int32_t position = first; position < first + count; ++position, ++tokens) {
         arrays.tokens[tokens] = known[static_cast<std::size_t>(position)];
@@ -398,13 +394,11 @@ void Engine::write_block() {
   // Idle rows are `kNoSequence`'s, which has no slots.
   parts_.clear();
   for (std::int32_t row = 0; row < static_cast<std::int32_t>(options_.rows); ++row) {
-    parts_.push_back(
-        {.table_row = row, .first_position = arrays.firsts[row], .count = kBlock});
+    parts_.push_back({.table_row = row, .first_position = arrays.firsts[row], .count = kBlock});
   }
   for (std::size_t g = 0; g < manager_->groups().size(); ++g) {
     kvpool::slot_mapping(*manager_, group_id(g), sequences_, parts_, slots_);
-    std::ranges::copy(slots_,
-                      arrays.slots + static_cast<std::int64_t>(g) * options_.rows * kBlock);
+    std::ranges::copy(slots_, arrays.slots + static_cast<std::int64_t>(g) * options_.rows * kBlock);
   }
 }
 

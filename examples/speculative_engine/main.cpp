@@ -51,8 +51,7 @@ std::optional<Options> parse_options(int argc, char** argv) {
 
 void claim_what_happened(const example::Outcome& outcome, example::Claims& claims) {
   const example::Statistics& statistics = outcome.statistics;
-  claims.claim(outcome.finished ==
-                   outcome.submitted + static_cast<std::size_t>(statistics.forks),
+  claims.claim(outcome.finished == outcome.submitted + static_cast<std::size_t>(statistics.forks),
                "every request was answered, and every branch");
   claims.claim(outcome.wrong == 0, "each as the target would have alone, token by token");
   claims.claim(outcome.ties * 100 <= outcome.compared,
@@ -94,8 +93,8 @@ int main(int argc, char** argv) {
   if (!backend) {
     return example::fail(backend.error());
   }
-  const auto outcome = example::run_scenario(
-      scenario, kvpool::CapabilityRegistry::with_known_kernels(), **backend);
+  const auto outcome =
+      example::run_scenario(scenario, kvpool::CapabilityRegistry::with_known_kernels(), **backend);
   if (!outcome) {
     return example::fail(outcome.error());
   }

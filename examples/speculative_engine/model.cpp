@@ -48,7 +48,7 @@ LayerWeights make_layer(const ModelShape& shape, Numbers& numbers) {
           .query = matrix(numbers, shape.hidden, shape.query_width(), kSharp),
           .key = matrix(numbers, shape.hidden, shape.kv_width(), kSharp),
           .value = matrix(numbers, shape.hidden, shape.kv_width()),
-          .output = matrix(numbers, shape.query_width(), shape.hidden),
+          .output = matrix(numbers, shape.query_width(), shape.hidden, shape.attention),
           .mlp_norm = numbers.around_one(shape.hidden),
           .gate = matrix(numbers, shape.hidden, shape.mlp),
           .up = matrix(numbers, shape.hidden, shape.mlp),
@@ -75,13 +75,13 @@ kvpool::ModelConfig config_of(const ModelShape& shape, kvpool::kernels::ElementT
         i == shape.window_layer
             ? kvpool::Span{kvpool::SpanKind::kSlidingWindow, kvpool::Tokens{shape.window}}
             : kvpool::Span{};
-    model.layers.push_back({.index = kvpool::LayerIndex{i},
-                            .caches = {kvpool::AttentionCache{
-                                .query_heads = kvpool::Heads{shape.query_heads},
-                                .kv_heads = kvpool::Heads{shape.kv_heads},
-                                .key_dim = shape.head_dim,
-                                .value_dim = shape.head_dim,
-                                .span = span}}});
+    model.layers.push_back(
+        {.index = kvpool::LayerIndex{i},
+         .caches = {kvpool::AttentionCache{.query_heads = kvpool::Heads{shape.query_heads},
+                                           .kv_heads = kvpool::Heads{shape.kv_heads},
+                                           .key_dim = shape.head_dim,
+                                           .value_dim = shape.head_dim,
+                                           .span = span}}});
   }
   return model;
 }

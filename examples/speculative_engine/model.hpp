@@ -33,6 +33,9 @@ struct ModelShape {
   std::int32_t window_layer = 1;
   /// Tokens of its window, the token itself included.
   std::int32_t window = 40;
+  /// How much of a layer's output is attention. In 16 bits less of it leaves fewer tokens to
+  /// chance: what rounding moves is attention's part.
+  float attention = 1.0F;
 
   /// Elements of all query heads of a token.
   [[nodiscard]] std::int32_t query_width() const { return query_heads * head_dim; }

@@ -23,8 +23,8 @@ void ProposalMixer::mix(std::int32_t name, std::span<const std::int32_t> tokens,
 }
 
 DenseDecoder& ProposalMixer::alone(std::int32_t name) {
-  return decoders_.try_emplace(name, *target_, type_, static_cast<std::uint64_t>(name)).first
-      ->second;
+  return decoders_.try_emplace(name, *target_, type_, static_cast<std::uint64_t>(name))
+      .first->second;
 }
 
 bool ProposalMixer::decides() {

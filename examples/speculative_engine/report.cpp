@@ -44,7 +44,8 @@ std::string report(const Outcome& outcome) {
   text << "back-end " << outcome.backend << "; " << outcome.finished << " answers, " << s.generated
        << " tokens in " << s.steps << " steps: " << ratio(s.generated, s.steps)
        << " tokens a step, " << ratio(s.running_rows, s.steps) << " sequences running\n";
-  const std::int64_t blocks = std::accumulate(s.accepted.begin(), s.accepted.end(), std::int64_t{0});
+  const std::int64_t blocks =
+      std::accumulate(s.accepted.begin(), s.accepted.end(), std::int64_t{0});
   text << "blocks verified " << blocks << ", " << ratio(s.by_blocks, blocks)
        << " tokens each; accepted";
   for (std::size_t i = 0; i < s.accepted.size(); ++i) {
@@ -74,8 +75,9 @@ std::string report(const Outcome& outcome) {
        << ratio(s.kernels_ns, s.steps) / 1e3 << " us; scheduling is "
        << 100.0 * ratio(s.scheduling_ns, s.scheduling_ns + s.kernels_ns) << " %\n";
   text << "compared with the target alone: " << outcome.compared << " tokens, " << outcome.wrong
-       << " wrong, " << outcome.ties << " ties; its two best logits differ by "
-       << std::setprecision(7) << outcome.smallest_gap << " at least\n";
+       << " wrong, " << outcome.ties << " ties out of " << outcome.near_ties
+       << " that rounding may decide; its two best logits differ by " << std::setprecision(7)
+       << outcome.smallest_gap << " at least\n";
   if (const std::string decisions = report_decisions(outcome.decisions); !decisions.empty()) {
     text << "decisions of the plan\n" << decisions;
   }

@@ -52,17 +52,23 @@ std::vector<Request> make_requests(const Scenario& scenario, std::int64_t draft_
   const std::int64_t longer = std::max(scenario.target_page, draft_page);
   std::vector<std::int32_t> instructions(static_cast<std::size_t>(2 * longer + 2));
   std::ranges::generate(instructions, draw);
-  const std::vector<std::int64_t> lengths = {
-      scenario.target_page - 1, scenario.target_page, scenario.target_page + 1, draft_page - 1,
-      draft_page,               draft_page + 1,       longer + 9,               2 * longer + 1};
+  const std::vector<std::int64_t> lengths = {scenario.target_page - 1,
+                                             scenario.target_page,
+                                             scenario.target_page + 1,
+                                             draft_page - 1,
+                                             draft_page,
+                                             draft_page + 1,
+                                             longer + 9,
+                                             2 * longer + 1};
   std::vector<Request> requests;
   for (std::int64_t i = 0; i < scenario.requests; ++i) {
     Request request{.name = static_cast<std::int32_t>(i),
                     .max_output = scenario.max_output - static_cast<std::size_t>(i % 5 * 7),
                     .arrives = i * 5,
-                    .has_branch = i % 8 == 3,
-                    .pauses_at = i % 8 == 5 ? std::size_t{60} : std::size_t{0}};
-    const auto length = static_cast<std::size_t>(lengths[static_cast<std::size_t>(i) % lengths.size()]);
+                    .has_branch = i % 6 == 1,
+                    .pauses_at = i % 6 == 4 ? std::size_t{60} : std::size_t{0}};
+    const auto length =
+        static_cast<std::size_t>(lengths[static_cast<std::size_t>(i) % lengths.size()]);
     // Two of three begin with the same instructions.
     for (std::size_t t = 0; t < length; ++t) {
       request.prompt.push_back(i % 3 != 2 && t + 1 < length ? instructions[t] : draw());
@@ -79,10 +85,10 @@ void compare(const std::vector<Job>& jobs, ProposalMixer& mixer, Outcome& outcom
     const std::vector<std::int32_t> tokens = job.tokens();
     const std::size_t prompt = job.request.prompt.size();
     for (std::size_t i = job.given; i < job.output.size(); ++i) {
-      const Choice choice =
-          mixer.alone(job.request.name).next(std::span{tokens}.first(prompt + i));
+      const Choice choice = mixer.alone(job.request.name).next(std::span{tokens}.first(prompt + i));
       const bool is_tie = choice.gap < choice.tie && job.output[i] == choice.second;
       ++outcome.compared;
+      outcome.near_ties += choice.gap < choice.tie ? 1 : 0;
       outcome.ties += is_tie ? 1 : 0;
       outcome.wrong += job.output[i] == choice.best || is_tie ? 0 : 1;
       outcome.smallest_gap = std::min(outcome.smallest_gap, choice.gap);
@@ -115,7 +121,8 @@ Scenario gpu_scenario() {
                               .query_heads = 4,
                               .kv_heads = 2,
                               .head_dim = 64,
-                              .mlp = 256},
+                              .mlp = 256,
+                              .attention = 0.2F},
                     .type = kvpool::kernels::ElementType::kBf16,
                     .planned_sequences = 48,
                     .max_length = 640,

@@ -31,8 +31,8 @@ struct Scenario {
   std::int64_t target_page = 64;
   std::optional<std::int64_t> draft_page{};
   /// Sequences of `max_length` that the budget has room for; more rows than these compete.
-  std::int64_t planned_sequences = 3;
-  std::int64_t max_length = 512;
+  std::int64_t planned_sequences = 2;
+  std::int64_t max_length = 576;
   /// Unit in which memory is mapped.
   kvpool::Bytes granularity{4096};
   std::int64_t requests = 24;
@@ -68,6 +68,8 @@ struct Outcome {
   std::int64_t wrong = 0;
   /// Tokens where its two best were equal as far as the format can tell, and the second was said.
   std::int64_t ties = 0;
+  /// Tokens where they were equal as far as the format can tell, whichever was said.
+  std::int64_t near_ties = 0;
   /// Smallest difference of its two best logits.
   float smallest_gap = 0.0F;
   /// Pages of any group that are not free at the end.
