@@ -54,4 +54,8 @@ struct SequenceId {
   friend constexpr bool operator==(SequenceId, SequenceId) noexcept = default;
 };
 
+/// An id that names no sequence, ever: for rows of a batch that are idle. `SequenceId{}` does not
+/// do: it names the first sequence.
+inline constexpr SequenceId kNoSequence{.index = 0xFFFF'FFFF, .generation = 0xFFFF'FFFF};
+
 }  // namespace kvpool
