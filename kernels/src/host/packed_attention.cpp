@@ -50,7 +50,7 @@ CheckedInt exchange_words(std::int64_t row_tiles, std::int64_t dim, std::int64_t
 /// Bytes of the workspace: with a fixed split one partial result for each piece of a sequence.
 CheckedInt workspace_bytes(const PackedLayout& layout, std::int64_t rows, std::int64_t split_tokens,
                            std::int64_t max_length) {
-  if (split_tokens == 0) {
+  if (split_tokens == 0 || is_one_piece(split_tokens, max_length)) {
     return CheckedInt{0};
   }
   // A window may begin within a step.

@@ -65,6 +65,11 @@ struct PackedLayout {
               params.blocks, std::int64_t{params.rows} * layout.items_per_row)};
 }
 
+/// Whether a fixed split leaves every sequence in one piece, so that nothing is merged.
+[[nodiscard]] inline bool is_one_piece(std::int64_t split_tokens, std::int64_t max_length) {
+  return split_tokens > 0 && max_length <= split_tokens;
+}
+
 /// Whether an item's blocks merge it through the exchange, and not a second kernel.
 [[nodiscard]] inline bool merges_in_place(const PackedOptions& options) {
   return options.split_tokens == 0;

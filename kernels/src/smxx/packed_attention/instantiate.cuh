@@ -53,7 +53,7 @@ cudaError_t launch_instance(const KernelParams& params, cudaStream_t stream) {
   }
   // With a fixed split results must not depend on the batch: instances for many items do not run.
   if constexpr (T::kBlocksPerMultiprocessor == 1) {
-    if (status == cudaSuccess && params.exchange == nullptr) {
+    if (status == cudaSuccess && params.exchange == nullptr && params.workspace != nullptr) {
       const std::int64_t blocks = std::int64_t{params.rows} * params.items_per_row *
                                   (T::kRows * T::kRowUnits / kMergeUnits);
       status = enqueue(merge_kernel<T>, blocks, kMergeThreads, 0, false, stream, params);
