@@ -128,6 +128,17 @@ Result<PackedSizes> packed_sizes(const PackedShape& shape) {
       .workspace = Bytes{*bytes}};
 }
 
+Result<PackedMemory> packed_memory(const PackedShape& shape) {
+  const auto sizes = packed_sizes(shape);
+  if (!sizes) {
+    return sizes.error();
+  }
+  constexpr Bytes kPart{256};
+  return PackedMemory{.exchange = align_up(Bytes{std::int64_t{4} * sizes->counters}, kPart),
+                      .plan = align_up(sizes->plan, kPart),
+                      .workspace = sizes->workspace};
+}
+
 Result<void> check(const PackedPlanParams& params) {
   FieldChecker check;
   check.in("rows", params.rows, 0, kLargest);
