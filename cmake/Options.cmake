@@ -11,6 +11,8 @@ option(KVPOOL_BENCHMARKS "Build the benchmarks" ${PROJECT_IS_TOP_LEVEL})
 option(KVPOOL_FUZZERS "Build the libFuzzer programs (needs clang)" OFF)
 option(KVPOOL_STATIC_DEPENDENCIES
   "Link packages, libstdc++ and libgcc statically, for programs that run elsewhere (make gpu-bundle)" OFF)
+option(KVPOOL_KERNEL_CANDIDATES
+  "Compile kernels that are still to be measured; they run only where asked for by number" OFF)
 option(KVPOOL_WERROR "Treat compiler warnings as errors" ${PROJECT_IS_TOP_LEVEL})
 
 if(PROJECT_IS_TOP_LEVEL)

@@ -8,6 +8,7 @@
 #include <kvpool/kernels/cache_operand.hpp>
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 
 namespace kvpool::kernels {
@@ -42,6 +43,10 @@ struct PackedInstance {
   std::int32_t least_items = 0;
 };
 
+/// `PackedInstance::least_items` of what runs only where it is asked for by its place in the list:
+/// built with KVPOOL_KERNEL_CANDIDATES, to be measured.
+inline constexpr std::int32_t kCandidate = 0x7FFF'FFFF;
+
 inline constexpr std::array kAppendInstances = {
     AppendInstance{ElementType::kBf16},
     AppendInstance{ElementType::kFp16},
@@ -67,6 +72,7 @@ inline constexpr std::array kPackedInstances = {
     PackedInstance{ElementType::kBf16, 64, 4, 8, 4, 2, 5, 2, 16},
     PackedInstance{ElementType::kBf16, 128, 1, 8, 1, 1, 3, 1, 0},
     PackedInstance{ElementType::kBf16, 128, 2, 8, 2, 1, 6, 1, 0},
+    PackedInstance{ElementType::kBf16, 128, 3, 12, 3, 1, 6, 1, 0},
     PackedInstance{ElementType::kBf16, 128, 4, 8, 2, 1, 6, 1, 0},
     PackedInstance{ElementType::kFp16, 64, 1, 8, 1, 1, 6, 1, 0},
     PackedInstance{ElementType::kFp16, 64, 1, 4, 1, 2, 3, 2, 8},
@@ -78,8 +84,23 @@ inline constexpr std::array kPackedInstances = {
     PackedInstance{ElementType::kFp16, 64, 4, 8, 4, 2, 5, 2, 16},
     PackedInstance{ElementType::kFp16, 128, 1, 8, 1, 1, 3, 1, 0},
     PackedInstance{ElementType::kFp16, 128, 2, 8, 2, 1, 6, 1, 0},
+    PackedInstance{ElementType::kFp16, 128, 3, 12, 3, 1, 6, 1, 0},
     PackedInstance{ElementType::kFp16, 128, 4, 8, 2, 1, 6, 1, 0},
+#ifdef KVPOOL_KERNEL_CANDIDATES
+    // docs/decisions/0022: what each is to show.
+    PackedInstance{ElementType::kBf16, 64, 2, 8, 2, 1, 12, 1, kCandidate},
+    PackedInstance{ElementType::kBf16, 64, 3, 12, 3, 1, 12, 1, kCandidate},
+    PackedInstance{ElementType::kBf16, 64, 3, 6, 3, 2, 6, 2, kCandidate},
+    PackedInstance{ElementType::kBf16, 64, 3, 9, 3, 2, 4, 2, kCandidate},
+    PackedInstance{ElementType::kBf16, 128, 1, 4, 1, 1, 3, 2, kCandidate},
+    PackedInstance{ElementType::kBf16, 128, 2, 8, 1, 1, 3, 1, kCandidate},
+    PackedInstance{ElementType::kBf16, 128, 2, 8, 2, 2, 3, 1, kCandidate},
+    PackedInstance{ElementType::kBf16, 128, 2, 16, 2, 1, 3, 1, kCandidate},
+    PackedInstance{ElementType::kBf16, 128, 3, 12, 3, 2, 3, 1, kCandidate},
+#endif
 };
+
+static_assert(kPackedInstances.size() <= 48, "a clean build stays within minutes");
 
 /// True if packed attention is compiled for rows of `dim` elements of this format.
 [[nodiscard]] constexpr bool packs(ElementType type, std::int32_t dim) noexcept {
@@ -105,7 +126,7 @@ inline constexpr std::int32_t kMostRowTiles = 4;
   const PackedInstance* found = nullptr;
   for (const PackedInstance& instance : kPackedInstances) {
     const bool fits = instance.type == type && instance.dim == dim && instance.row_tiles >= each &&
-                      instance.least_items <= items;
+                      instance.least_items != kCandidate && instance.least_items <= items;
     const bool better =
         found == nullptr || instance.row_tiles < found->row_tiles ||
         (instance.row_tiles == found->row_tiles && instance.least_items > found->least_items);
@@ -114,6 +135,15 @@ inline constexpr std::int32_t kMostRowTiles = 4;
     }
   }
   return found;
+}
+
+/// The instance at a place of the list, if it is for rows of `dim` elements, or null.
+[[nodiscard]] constexpr const PackedInstance* packed_instance_at(std::int64_t place,
+                                                                 std::int32_t dim) noexcept {
+  const bool exists = place >= 0 && place < static_cast<std::int64_t>(kPackedInstances.size());
+  const PackedInstance* const instance =
+      exists ? kPackedInstances.data() + static_cast<std::ptrdiff_t>(place) : nullptr;
+  return instance != nullptr && instance->dim == dim ? instance : nullptr;
 }
 
 /// True if an append kernel for this format is compiled.

@@ -4,6 +4,7 @@
 
 #include "commands/commands.hpp"
 #include "commands/describe.hpp"
+#include "commands/gpu_helper.hpp"
 #include "commands/kernel_report.hpp"
 #include "commands/kernel_uses.hpp"
 #include "commands/plan_report.hpp"
@@ -15,7 +16,9 @@
 
 #include <algorithm>
 #include <optional>
+#include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 namespace kvpool::cli {
@@ -177,19 +180,37 @@ void report_uses(std::span<const KernelCapability> rows, const std::vector<Kerne
   return rows;
 }
 
+/// Has the helper run the kernel of every bundled row on a GPU.
+[[nodiscard]] ExitCode self_test_on_gpu(bool json) {
+  std::vector<std::string> arguments = {"--self-test"};
+  if (json) {
+    arguments.emplace_back("--json");  // then it writes the document
+  }
+  const int code =
+      run_gpu_helper("--self-test", std::move(arguments), false, ErrorCode::kUnsupported);
+  switch (code) {
+    case 0: return ExitCode::kFits;
+    case 1: return ExitCode::kDoesNotFit;
+    case 77:
+      throw device_failure("unsupported: --self-test runs the bundled kernels on a GPU, and they "
+                           "cannot run here; " +
+                               std::string{kGpuHelper} + " says why",
+                           ErrorCode::kUnsupported);
+    case -1: throw device_failure("--self-test: " + std::string{kGpuHelper} + " crashed");
+    default:
+      throw device_failure("--self-test: the bundled kernels could not be run; " +
+                           std::string{kGpuHelper} + " says why (it ended with " +
+                           std::to_string(code) + ")");
+  }
+}
+
 }  // namespace
 
 ExitCode run_kernels(const Options& options) {
-  if (options.flag(OptionId::kSelfTest)) {
-    throw Failure{
-        ExitCode::kDeviceOrIo,
-        Error{ErrorCode::kUnsupported,
-              "unsupported: --self-test runs the bundled kernels on a GPU, and kvplan has "
-              "no GPU code, so that it starts on every machine. The GPU bundle (make "
-              "gpu-bundle) runs every test of the kernels, and kvplan plan MODEL "
-              "--verify-on-gpu writes and reads a plan's pools with them"}};
-  }
   const bool json = options.flag(OptionId::kJson);
+  if (options.flag(OptionId::kSelfTest)) {
+    return self_test_on_gpu(json);
+  }
   if (options.input.empty()) {
     const std::vector<KernelCapability> rows = asked_rows(read_registry(options), options);
     if (json) {

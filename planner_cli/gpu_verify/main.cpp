@@ -2,11 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // kvplan-gpu-verify PLAN.json: allocates a plan on a GPU, stage by stage, and validates its
-// geometry. A program of its own, so that kvplan never links CUDA; `kvplan plan --verify-on-gpu`
-// runs it.
+// geometry. kvplan-gpu-verify --self-test [--json]: runs the kernel of every bundled row. A program
+// of its own, so that kvplan never links CUDA; `kvplan plan --verify-on-gpu` and `kvplan kernels
+// --self-test` run it.
 //
-// Exit codes: 0 all stages as planned, 1 not as planned, 2 wrong command line, 3 bad plan, 4 no
-// GPU, it failed, or a stage does not fit into its free memory.
+// Exit codes: 0 all stages as planned, all rows right, 1 not so, 2 wrong command line, 3 bad plan, 4
+// no GPU, it failed, or a stage does not fit into its free memory; of a self-test 77 where no GPU is
+// that the kernels are compiled for.
 #include <kvpool/core/size_text.hpp>
 #include <kvpool/cuda/device_memory.hpp>
 #include <kvpool/cuda/gpu_info.hpp>
@@ -14,6 +16,8 @@
 #include <kvpool/cuda/vmm_memory.hpp>
 #include <kvpool/io/plan_document.hpp>
 #include <kvpool/kernels/validate_geometry_cuda.hpp>
+
+#include "gpu_verify/self_test.hpp"
 
 #include <cstdio>
 #include <exception>
@@ -185,11 +189,22 @@ int run(const std::string& path) {
 }  // namespace kvpool
 
 int main(int argc, char** argv) {
+  const std::string_view first = argc > 1 ? argv[1] : "";
+  const bool json = argc == 3 && std::string_view{argv[2]} == "--json";
+  if (first == "--self-test" && (argc == 2 || json)) {
+    try {
+      return kvpool::self_test_on_gpu(json);
+    } catch (const std::exception& error) {
+      std::fprintf(stderr, "kvplan-gpu-verify: error: %s\n", error.what());
+      return kvpool::kDeviceOrIo;
+    }
+  }
   if (argc != 2 || std::string_view{argv[1]}.starts_with('-')) {
     std::fputs(
         "kvplan-gpu-verify PLAN.json: allocates a plan on GPU 0, one stage after the other, and\n"
         "validates its geometry.\n"
-        "Run by 'kvplan plan --verify-on-gpu'.\n",
+        "kvplan-gpu-verify --self-test [--json]: runs the kernel of every bundled row on GPU 0.\n"
+        "Run by 'kvplan plan --verify-on-gpu' and 'kvplan kernels --self-test'.\n",
         stderr);
     return kvpool::kUsage;
   }

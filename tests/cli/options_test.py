@@ -184,14 +184,6 @@ class Mistakes(KvplanCase):
         self.assertIn("unknown engine", outcome.document()["error"]["message"])
         self.assertEqual(self.kvplan("plan", LLAMA, "--gpu", "h200", "--engine", "kvpool").code, 0)
 
-    def test_the_self_test_needs_the_gpu_part(self):
-        outcome = self.kvplan("kernels", "--self-test")
-        self.assertEqual((outcome.code, outcome.out), (4, ""))
-        self.assertIn("unsupported", outcome.err)
-        self.assertIn("kvplan has no GPU code", outcome.err)
-        self.assertIn("make gpu-bundle", outcome.err)
-        self.assertIn("--verify-on-gpu", outcome.err)
-
 
 class Help(KvplanCase):
     def test_help_begins_with_three_examples(self):

@@ -63,11 +63,12 @@ const LedgerLine& workspaces(const Plan& plan) {
   return *plan.find_line("workspaces");
 }
 
-/// The bundled rows, the first of a role with a workspace of its own.
+/// The bundled rows without workspaces, but for the first of a role.
 CapabilityRegistry registry_where(KernelRole role, Bytes (*workspace)(const WorkspaceShape&)) {
   CapabilityRegistry registry;
   bool changed = false;
   for (KernelCapability row : bundled_kernels()) {
+    row.workspace = [](const WorkspaceShape& /*shape*/) { return Bytes{0}; };
     if (row.role == role && !changed) {
       row.workspace = workspace;
       changed = true;
@@ -83,10 +84,13 @@ TEST_CASE("the bundled rows", "[kernels]") {
     names.push_back(row.name);
     CHECK(row.kernel_set == "kvpool");
     CHECK(row.evidence == Evidence::kTestedHere);
-    CHECK(row.necessity == Necessity::kRequired);
     // What CMAKE_CUDA_ARCHITECTURES is by default.
     CHECK(row.limits.architectures == std::vector<std::string>{"sm_90"});
     REQUIRE(row.workspace != nullptr);
+    if (row.name.starts_with("kvpool_packed_")) {
+      continue;
+    }
+    CHECK(row.necessity == Necessity::kRequired);
     CHECK(row.workspace({.batch = 1, .query_tokens = 1, .query_heads = 1, .value_dim = 64}) ==
           Bytes{0});
     CHECK(row.limits.kv_dtypes == std::vector{KvDtype::kBf16, KvDtype::kFp16, KvDtype::kFp32});
@@ -98,11 +102,57 @@ TEST_CASE("the bundled rows", "[kernels]") {
     }
   }
   CHECK(names == std::vector<std::string>{"kvpool_append", "kvpool_simple_decode",
-                                          "kvpool_simple_prefill", "kvpool_simple_block"});
+                                          "kvpool_simple_prefill", "kvpool_simple_block",
+                                          "kvpool_packed_decode", "kvpool_packed_block"});
   CHECK(row_named("kvpool_append").serves.size() == 7);
   CHECK(row_named("kvpool_simple_block").role == KernelRole::kDraftBlock);
   CHECK(registry_with_bundled_kernels().rows().size() ==
         known_kernels().size() + bundled_kernels().size());
+}
+
+TEST_CASE("the rows of packed attention are preferred, with what losing them costs", "[kernels]") {
+  for (const char* const name : {"kvpool_packed_decode", "kvpool_packed_block"}) {
+    const KernelCapability& row = row_named(name);
+    CHECK(row.necessity == Necessity::kPreferred);
+    CHECK(row.cost_of_loss.unit == "us_per_layer");
+    CHECK(row.cost_of_loss.value > 0);
+    CHECK_THAT(row.cost_of_loss.conditions, ContainsSubstring("H200, batch "));
+    CHECK(row.limits.family == AttentionFamily::kKeyValue);
+    CHECK(row.limits.kv_dtypes == std::vector{KvDtype::kBf16, KvDtype::kFp16});
+    CHECK(row.limits.head_dims == std::vector<std::int64_t>{64, 128});
+    CHECK(row.limits.masks.size() == 3);
+    for (const std::int64_t page : {16, 32, 48, 64, 128, 4'096}) {
+      CHECK(row.page_sizes.accepts(Tokens{page}));
+    }
+    for (const std::int64_t page : {1, 8, 24, 100}) {
+      CHECK_FALSE(row.page_sizes.accepts(Tokens{page}));
+    }
+    // A latent cache of any size is none of theirs, and takes no memory.
+    CHECK(row.workspace({.batch = 1,
+                         .query_tokens = 1,
+                         .query_heads = 16,
+                         .kv_heads = 1,
+                         .key_dim = 576,
+                         .value_dim = 512,
+                         .multiprocessors = 132}) == Bytes{0});
+  }
+  CHECK(row_named("kvpool_packed_decode").role == KernelRole::kTargetDecode);
+  CHECK(row_named("kvpool_packed_block").role == KernelRole::kDraftBlock);
+}
+
+TEST_CASE("a page that packed attention does not take is kept, and its loss told", "[kernels]") {
+  PlanRequest asked = request();
+  asked.device = find_device("h200");
+  asked.tokens_per_block = Tokens{24};
+  const Plan plan = plan_of(asked, registry_with_bundled_kernels());
+  CHECK(plan.refusals.empty());
+  CHECK(plan.resolution.target_page == Tokens{24});
+  const Decision* const lost = plan.find_decision("preferred_kernel_lost");
+  REQUIRE(lost != nullptr);
+  CHECK(lost->cost.unit == "us_per_layer");
+  asked.tokens_per_block = Tokens{32};
+  CHECK(plan_of(asked, registry_with_bundled_kernels()).find_decision("preferred_kernel_lost") ==
+        nullptr);
 }
 
 TEST_CASE("the kernel set kvpool keeps every target page, and the draft pool follows",
@@ -117,8 +167,12 @@ TEST_CASE("the kernel set kvpool keeps every target page, and the draft pool fol
   CHECK(plan.resolution.draft_page == Tokens{page});
   REQUIRE(plan.find_decision("kernel_set") != nullptr);
   CHECK(plan.find_decision("kernel_set")->chosen == "kvpool");
-  CHECK(workspaces(plan).bytes == Bytes{0});
-  CHECK(workspaces(plan).reason == "the bundled kernels that run here need none");
+  // 8 query tokens of 4 heads are 32 rows. Of 264 blocks, two results of 32 x (128 + 4) words each:
+  // 8,921,088 bytes, and four plans of 48 + 264 x 64 + 32 bytes, in whole granules of 2 MiB.
+  CHECK(plan.resolution.workspace == Bytes{8'921'088 + 4 * 17'152});
+  CHECK(workspaces(plan).bytes == Bytes{10'485'760});
+  CHECK(workspaces(plan).reason ==
+        "shared by the bundled kernels, for the largest shape, in whole granules");
 }
 
 TEST_CASE("a GPU that nothing is compiled for is refused, one that is not stated is a condition",
@@ -139,6 +193,7 @@ TEST_CASE("a GPU that nothing is compiled for is refused, one that is not stated
     CHECK(plan.refusals.front().id == "kernel_set");
     CHECK_THAT(plan.refusals.front().what,
                ContainsSubstring(std::string{"kvpool_simple_decode needs sm_90, this is "} +
+                                 architecture + "; kvpool_packed_decode needs sm_90, this is " +
                                  architecture + "; kvpool_append needs sm_90, this is "));
   }
   asked.device = find_device("h200");
@@ -160,7 +215,8 @@ TEST_CASE("a format that no bundled kernel reads is refused", "[kernels]") {
   CHECK(plan.refusals.front().id == "kernel_set");
   CHECK(plan.refusals.front().what ==
         "the kernel set kvpool has no row for target_decode and append of target: "
-        "kvpool_simple_decode needs a bf16, fp16 or fp32 cache, this is fp8_e4m3; kvpool_append "
+        "kvpool_simple_decode needs a bf16, fp16 or fp32 cache, this is fp8_e4m3; "
+        "kvpool_packed_decode needs a bf16 or fp16 cache, this is fp8_e4m3; kvpool_append "
         "needs a bf16, fp16 or fp32 cache, this is fp8_e4m3");
 }
 
@@ -196,9 +252,9 @@ TEST_CASE("a workspace is charged to the budget, for the largest shape", "[kerne
       return Bytes{shape.kv_heads * 1'000'000'000 + shape.key_dim * 1'000'000 +
                    shape.value_dim * 1'000 + shape.multiprocessors};
     };
-    // Without a GPU the most that a known one has: 188, of an RTX PRO 6000.
+    // Without a GPU the most that a known sm_90 has, not the 188 of an RTX PRO 6000.
     CHECK(plan_of(asked, registry_where(KernelRole::kTargetDecode, needed)).resolution.workspace ==
-          Bytes{8'128'128'188});
+          Bytes{8'128'128'132});
     asked.device = find_device("h200");
     CHECK(plan_of(asked, registry_where(KernelRole::kTargetDecode, needed)).resolution.workspace ==
           Bytes{8'128'128'132});

@@ -6,6 +6,9 @@
 #include "kernels/paged_batch.hpp"
 #include "support/catch.hpp"
 
+// Which instances there are is private to the kernels.
+#include "capability_rows.hpp"
+
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
@@ -76,6 +79,30 @@ TEST_CASE("packed attention on a few shapes, for checkers of memory and races",
   const DeviceBatch device{batch};
   check_packed(batch, device, device.attention(),
                {.split_tokens = shape.split, .blocks = shape.blocks, .max_length = 700});
+}
+
+TEST_CASE("every compiled instance of packed attention, also those that no shape here chooses",
+          "[packed][sanitize]") {
+  // As many rows as its tile holds, less half a tile of 16, and as many more.
+  const auto queries = GENERATE(1, 2);
+  for (std::size_t i = 0; i < kernels::kPackedInstances.size(); ++i) {
+    const kernels::PackedInstance& instance = kernels::kPackedInstances[i];
+    INFO("instance " << i << ", " << queries << " tiles of rows");
+    const PagedBatch batch{{.type = instance.type,
+                            .rows = Rows::kHeadsTokens,
+                            .kv_heads = 2,
+                            .group = 8,
+                            .k_dim = instance.dim,
+                            .v_dim = instance.dim,
+                            .page = 32,
+                            .lengths = {500, 0, 17},
+                            .queries = std::vector<std::int32_t>(
+                                3, queries == 1 ? 2 * instance.row_tiles - 1
+                                                : 2 * instance.row_tiles + 1)}};
+    const DeviceBatch device{batch};
+    check_packed(batch, device, device.attention(),
+                 {.blocks = 5, .instance = static_cast<std::int32_t>(i)});
+  }
 }
 
 TEST_CASE("packed attention takes every group and number of queries", "[packed]") {

@@ -35,6 +35,8 @@ struct PackedRun {
   /// 0: as many as `packed_sizes` says.
   std::int32_t blocks = 0;
   std::int64_t max_length = 1 << 20;
+  /// As in `PackedOptions`.
+  std::int32_t instance = -1;
 };
 
 class PackedBatch {
@@ -42,7 +44,9 @@ class PackedBatch {
   PackedBatch(const DeviceBatch& device, kernels::AttentionParams params, PackedRun run = {})
       : device_{device},
         params_{params},
-        options_{.split_tokens = run.split_tokens, .max_length = run.max_length},
+        options_{.split_tokens = run.split_tokens,
+                 .max_length = run.max_length,
+                 .instance = run.instance},
         sizes_{sizes_of(params, run)},
         plan_{static_cast<std::size_t>(sizes_.plan.count())},
         workspace_{static_cast<std::size_t>(sizes_.workspace.count())},
@@ -71,7 +75,8 @@ class PackedBatch {
             .head_dim = params_.k.dim,
             .window_left = params_.window_left,
             .blocks = sizes_.blocks,
-            .split_tokens = options_.split_tokens};
+            .split_tokens = options_.split_tokens,
+            .instance = options_.instance};
   }
   [[nodiscard]] const kernels::AttentionParams& params() const { return params_; }
   [[nodiscard]] const kernels::PackedOptions& options() const { return options_; }
@@ -109,7 +114,8 @@ class PackedBatch {
                                        .head_dim = params.k.dim,
                                        .multiprocessors = multiprocessors(),
                                        .split_tokens = run.split_tokens,
-                                       .max_length = run.max_length}));
+                                       .max_length = run.max_length,
+                                       .instance = run.instance}));
   }
 
   const DeviceBatch& device_;

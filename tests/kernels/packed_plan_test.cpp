@@ -272,6 +272,20 @@ TEST_CASE("what packed attention cannot run is refused by name") {
   shape = good;
   shape.rows = -1;
   CHECK(key_of(shape) == "rows");
+  // Instance 0 is one of head dim 64 with one block a multiprocessor, instance 1 has two.
+  shape = good;
+  shape.instance = 1;
+  CHECK(key_of(shape) == "none");
+  CHECK(kernels::packed_sizes(shape).value().blocks == 2);
+  shape.split_tokens = 64;
+  CHECK(key_of(shape) == "instance");
+  shape.instance = 0;
+  CHECK(key_of(shape) == "none");
+  shape.head_dim = 128;
+  CHECK(key_of(shape) == "instance");
+  shape = good;
+  shape.instance = 48;
+  CHECK(key_of(shape) == "instance");
 }
 
 /// Parameters that packed attention takes; nothing is read from the addresses.
@@ -332,6 +346,11 @@ TEST_CASE("a launch of packed attention names the field that is wrong") {
   params = good_params();
   params.split.blocks = 0;
   CHECK(key_of(params, {}) == "split.blocks");
+  params = good_params();
+  CHECK(key_of(params, {.instance = 0}) == "none");
+  params.k.type = params.v.type = params.q_type = params.out_type = kernels::ElementType::kFp16;
+  CHECK(key_of(params, {}) == "none");
+  CHECK(key_of(params, {.instance = 0}) == "instance");
   params = good_params();
   CHECK(key_of(params, {.split_tokens = 100}) == "split_tokens");
   // Two rows of two items, 1000 / 64 + 2 pieces each, of 16 rows of 64 outputs and 2 sums.

@@ -2,6 +2,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <kvpool/kernels/workspace.hpp>
 
+#include <kvpool/kernels/packed_attention.hpp>
 #include <kvpool/memory/failing_memory.hpp>
 #include <kvpool/memory/host_memory.hpp>
 #include <kvpool/memory/limited_memory.hpp>
@@ -53,14 +54,37 @@ TEST_CASE("requests of decode rows that 64 bits do not count are an error", "[ke
   }
 }
 
-TEST_CASE("the bundled kernels need no workspace", "[kernels]") {
-  CHECK(required_workspace({.batch = 256,
-                            .query_tokens = 16,
-                            .query_heads = 64,
-                            .kv_heads = 8,
-                            .key_dim = 128,
-                            .value_dim = 128,
-                            .multiprocessors = 132}) == Bytes{0});
+TEST_CASE("packed attention's exchange and plans are the workspace of the bundled kernels",
+          "[kernels]") {
+  // 128 query rows are two tiles of 64. Of 264 blocks, two results of 64 x (128 + 4) words each;
+  // four plans of a header of 48 bytes, 264 blocks of 64 and 256 rows of 32, in multiples of 256.
+  WorkspaceShape shape{.batch = 256,
+                       .query_tokens = 16,
+                       .query_heads = 64,
+                       .kv_heads = 8,
+                       .key_dim = 128,
+                       .value_dim = 128,
+                       .multiprocessors = 132};
+  const Bytes largest = required_workspace(shape);
+  CHECK(largest == Bytes{17'842'176 + 4 * 25'344});
+  const auto memory = packed_memory({.rows = 256,
+                                     .max_query_tokens = 16,
+                                     .query_heads = 64,
+                                     .kv_heads = 8,
+                                     .head_dim = 128,
+                                     .multiprocessors = 132});
+  REQUIRE(memory.has_value());
+  CHECK(memory->exchange == Bytes{17'842'176});
+  CHECK(memory->plan_offset(3) == Bytes{17'842'176 + 3 * 25'344});
+  CHECK(memory->workspace == Bytes{0});
+  CHECK(memory->total() == largest);
+  for (const std::int64_t batch : {1, 16, 255}) {
+    shape.batch = batch;
+    CHECK(required_workspace(shape) <= largest);
+  }
+  // Rows of 96 elements run on the simple kernel.
+  shape.key_dim = 96;
+  CHECK(required_workspace(shape) == Bytes{0});
 }
 
 /// What a kernel needs that packs a request's query tokens and heads into tiles of 16 to 64 rows

@@ -50,7 +50,7 @@ CheckedInt exchange_words(std::int64_t row_tiles, std::int64_t dim, std::int64_t
 /// Bytes of the workspace: with a fixed split one partial result for each piece of a sequence.
 CheckedInt workspace_bytes(const PackedLayout& layout, std::int64_t rows, std::int64_t split_tokens,
                            std::int64_t max_length) {
-  if (split_tokens == 0) {
+  if (split_tokens == 0 || is_one_piece(split_tokens, max_length)) {
     return CheckedInt{0};
   }
   // A window may begin within a step.
@@ -81,6 +81,23 @@ void check_head_dim(FieldChecker& check, std::string_view field, std::int64_t di
   }
 }
 
+/// With a fixed split instances for many items do not run: results would depend on the batch.
+void check_instance(FieldChecker& check, std::int64_t place, std::int64_t dim,
+                    std::int64_t split_tokens) {
+  check.in("instance", place, -1, static_cast<std::int64_t>(kPackedInstances.size()) - 1);
+  if (!check.result() || place < 0) {
+    return;
+  }
+  const PackedInstance* const instance = packed_instance_at(place, static_cast<std::int32_t>(dim));
+  if (instance == nullptr) {
+    check.fail(ErrorCode::kInvalidArgument, "instance",
+               fmt::format("instance {} is not for a head dim of {}", place, dim));
+  } else if (split_tokens > 0 && (instance->blocks > 1 || instance->least_items == kCandidate)) {
+    check.fail(ErrorCode::kUnsupported, "instance",
+               fmt::format("instance {} is not compiled for fixed splits", place));
+  }
+}
+
 }  // namespace
 
 Result<PackedSizes> packed_sizes(const PackedShape& shape) {
@@ -93,6 +110,7 @@ Result<PackedSizes> packed_sizes(const PackedShape& shape) {
   check.in("max_length", shape.max_length, 0, kLargest);
   check_head_dim(check, "head_dim", shape.head_dim);
   check_split(check, shape.split_tokens);
+  check_instance(check, shape.instance, shape.head_dim, shape.split_tokens);
   if (auto checked = check.result(); !checked) {
     return std::move(checked).error();
   }
@@ -103,7 +121,7 @@ Result<PackedSizes> packed_sizes(const PackedShape& shape) {
   const auto dim = static_cast<std::int32_t>(shape.head_dim);
   const PackedLayout layout =
       packed_layout(ElementType::kBf16, dim, shape.rows, shape.max_query_tokens, shape.query_heads,
-                    shape.kv_heads, shape.split_tokens);
+                    shape.kv_heads, shape.split_tokens, shape.instance);
   // Memory for the blocks of whatever instance a smaller batch runs with, and for its tiles: 65
   // rows are two tiles of 48, but 64 are one.
   const std::int64_t query_rows = shape.max_query_tokens * layout.group;
@@ -128,6 +146,17 @@ Result<PackedSizes> packed_sizes(const PackedShape& shape) {
       .workspace = Bytes{*bytes}};
 }
 
+Result<PackedMemory> packed_memory(const PackedShape& shape) {
+  const auto sizes = packed_sizes(shape);
+  if (!sizes) {
+    return sizes.error();
+  }
+  constexpr Bytes kPart{256};
+  return PackedMemory{.exchange = align_up(Bytes{std::int64_t{4} * sizes->counters}, kPart),
+                      .plan = align_up(sizes->plan, kPart),
+                      .workspace = sizes->workspace};
+}
+
 Result<void> check(const PackedPlanParams& params) {
   FieldChecker check;
   check.in("rows", params.rows, 0, kLargest);
@@ -143,6 +172,7 @@ Result<void> check(const PackedPlanParams& params) {
   check.in("blocks", params.blocks, 1, kLargestBlocks);
   check_head_dim(check, "head_dim", params.head_dim);
   check_split(check, params.split_tokens);
+  check_instance(check, params.instance, params.head_dim, params.split_tokens);
   check.in("plan_bytes", params.plan_bytes, plan_bytes(params.blocks, params.rows),
            std::numeric_limits<std::int64_t>::max());
   if (params.rows > 0) {
@@ -177,6 +207,13 @@ Result<void> check_packed(const AttentionParams& params, const PackedOptions& op
   check.in("max_query_tokens", params.max_query_tokens, 0, kLargestTokens);
   check.in("query_heads", params.query_heads, 1, kLargestTokens);
   check_split(check, options.split_tokens);
+  check_instance(check, options.instance, params.k.dim, options.split_tokens);
+  if (options.instance >= 0 && check.result().has_value() &&
+      packed_instance_at(options.instance, params.k.dim)->type != params.k.type) {
+    check.fail(ErrorCode::kInvalidArgument, "instance",
+               fmt::format("instance {} is not for {} keys", options.instance,
+                           name_of(params.k.type)));
+  }
   if (auto checked = check.result(); !checked || params.tokens == 0 || params.table.rows == 0) {
     return checked;
   }

@@ -26,13 +26,15 @@ struct PackedLayout {
 [[nodiscard]] inline PackedLayout packed_layout(ElementType type, std::int32_t dim,
                                                 std::int64_t rows, std::int64_t query_tokens,
                                                 std::int64_t query_heads, std::int64_t kv_heads,
-                                                std::int64_t split_tokens) {
+                                                std::int64_t split_tokens,
+                                                std::int32_t instance) {
   const std::int64_t group = query_heads / kv_heads;
   const std::int64_t query_rows = query_tokens > 0 ? query_tokens * group : group;
   PackedLayout layout;
   // With a fixed split nothing may depend on the batch.
   const std::int64_t items = split_tokens == 0 ? rows * kv_heads : 0;
-  layout.instance = packed_instance(type, dim, query_rows, items);
+  layout.instance = instance < 0 ? packed_instance(type, dim, query_rows, items)
+                                 : packed_instance_at(instance, dim);
   layout.group = static_cast<std::int32_t>(group);
   if (layout.instance != nullptr) {
     const std::int64_t tile = std::int64_t{16} * layout.instance->row_tiles;
@@ -45,13 +47,13 @@ struct PackedLayout {
 [[nodiscard]] inline PackedLayout packed_layout(const AttentionParams& params,
                                                 const PackedOptions& options) {
   return packed_layout(params.k.type, params.k.dim, params.table.rows, params.max_query_tokens,
-                       params.query_heads, params.kv_heads, options.split_tokens);
+                       params.query_heads, params.kv_heads, options.split_tokens, options.instance);
 }
 
 /// Tiles do not depend on the format.
 [[nodiscard]] inline PackedLayout packed_layout(const PackedPlanParams& params) {
   return packed_layout(ElementType::kBf16, params.head_dim, params.rows, params.max_query_tokens,
-                       params.query_heads, params.kv_heads, params.split_tokens);
+                       params.query_heads, params.kv_heads, params.split_tokens, params.instance);
 }
 
 /// What a plan is made with.
@@ -63,6 +65,11 @@ struct PackedLayout {
           .blocks = params.blocks,
           .aligned_blocks = packed::aligned_blocks(
               params.blocks, std::int64_t{params.rows} * layout.items_per_row)};
+}
+
+/// Whether a fixed split leaves every sequence in one piece, so that nothing is merged.
+[[nodiscard]] inline bool is_one_piece(std::int64_t split_tokens, std::int64_t max_length) {
+  return split_tokens > 0 && max_length <= split_tokens;
 }
 
 /// Whether an item's blocks merge it through the exchange, and not a second kernel.

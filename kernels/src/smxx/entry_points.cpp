@@ -4,6 +4,7 @@
 #include <kvpool/kernels/cuda.hpp>
 
 #include "smxx/append/launch.hpp"
+#include "smxx/decode_rows/launch.hpp"
 #include "smxx/packed_attention/launch.hpp"
 #include "smxx/page_copy/launch.hpp"
 #include "smxx/simple_attention/launch.hpp"
@@ -57,6 +58,21 @@ Result<void> packed_attention(const AttentionParams& params, const PackedOptions
     return checked;
   }
   return launched("packed attention", packed::launch(params, options, stream_of(stream)));
+}
+
+Result<void> attention_on_path(const PathStep& step, const AttentionParams& params,
+                               PathCalls& calls, StreamHandle stream) {
+  return run_on_path(step, params, calls,
+                     [stream](const AttentionParams& on_path, const PackedOptions& options) {
+                       return packed_attention(on_path, options, stream);
+                     });
+}
+
+Result<void> expand_decode_rows(const DecodeRowParams& params, StreamHandle stream) {
+  if (auto checked = check(params); !checked) {
+    return checked;
+  }
+  return launched("decode rows", launch_decode_rows(params, stream_of(stream)));
 }
 
 Result<void> copy_pages(const PageCopyParams& params, StreamHandle stream) {

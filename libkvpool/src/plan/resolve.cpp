@@ -589,14 +589,14 @@ class Resolver {
         if (!bundled || row.workspace == nullptr || !why_not(row, query).empty()) {
           continue;
         }
-        const Bytes needed = row.workspace(largest_shape(row.role, query, value_dim));
+        const Bytes needed = row.workspace(largest_shape(row, query, value_dim));
         out_.workspace = std::clamp(needed, out_.workspace, kLargestWorkspace);
       }
     }
   }
 
-  /// The largest shape of one step in which a kernel of this role runs.
-  [[nodiscard]] WorkspaceShape largest_shape(KernelRole role, const KernelQuery& query,
+  /// The largest shape of one step in which this kernel runs.
+  [[nodiscard]] WorkspaceShape largest_shape(const KernelCapability& row, const KernelQuery& query,
                                              std::int64_t value_dim) const {
     WorkspaceShape shape{.batch = out_.sequences.count(),
                          .query_tokens = 1 + out_.draft_tokens.count(),
@@ -604,29 +604,34 @@ class Resolver {
                          .kv_heads = query.kv_heads.count(),
                          .key_dim = query.head_dim,
                          .value_dim = value_dim,
-                         .multiprocessors = multiprocessors()};
-    if (role == KernelRole::kDraftBlock) {
+                         .multiprocessors = multiprocessors(row.limits.architectures)};
+    if (row.role == KernelRole::kDraftBlock) {
       shape.query_tokens = std::max(out_.draft_tokens.count(), std::int64_t{1});
-    } else if (role != KernelRole::kTargetDecode) {
+    } else if (row.role != KernelRole::kTargetDecode) {
       shape.batch = 1;
       shape.query_tokens = request_.workload.max_batched_tokens.count();
     }
     return shape;
   }
 
-  /// Of the GPU. Where it is not stated, the most that a known one has that runs CUDA: a workspace
-  /// that is too small cannot run, one that is too large costs a few granules.
-  [[nodiscard]] std::int64_t multiprocessors() const {
+  /// Of the GPU. Where it is not stated, the most that a known one has on which the kernel runs: a
+  /// workspace that is too small cannot run, one that is too large costs a few granules.
+  [[nodiscard]] std::int64_t multiprocessors(const std::vector<std::string>& architectures) const {
     if (request_.device.has_value() && request_.device->multiprocessors > 0) {
       return request_.device->multiprocessors;
     }
     std::int64_t most = 0;
+    std::int64_t most_there = 0;
     for (const DeviceSpec& device : known_devices()) {
       if (device.architecture.starts_with("sm_")) {
         most = std::max(most, device.multiprocessors);
+        if (std::ranges::find(architectures, device.architecture) != architectures.end()) {
+          most_there = std::max(most_there, device.multiprocessors);
+        }
       }
     }
-    return most;
+    // A row may be for any GPU, or for one that is not among the known.
+    return most_there > 0 ? most_there : most;
   }
 
   void decide(std::string id, std::string pool, std::string chosen, std::string instead_of,

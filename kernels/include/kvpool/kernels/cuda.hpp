@@ -4,6 +4,7 @@
 
 #include <kvpool/core/result.hpp>
 #include <kvpool/cuda/stream.hpp>
+#include <kvpool/kernels/attention_path.hpp>
 #include <kvpool/kernels/packed_attention.hpp>
 #include <kvpool/kernels/params.hpp>
 
@@ -43,6 +44,13 @@ namespace kvpool::kernels {
 /// reads; a kernel behind it that is launched in the same way has to wait too.
 [[nodiscard]] Result<void> packed_attention(const AttentionParams& params,
                                             const PackedOptions& options, StreamHandle stream);
+
+/// Packed attention on a path: see `run_on_path`. `calls` counts what was enqueued.
+[[nodiscard]] Result<void> attention_on_path(const PathStep& step, const AttentionParams& params,
+                                             PathCalls& calls, StreamHandle stream);
+
+/// Makes the table of decode rows, from the lengths that the device has when it runs.
+[[nodiscard]] Result<void> expand_decode_rows(const DecodeRowParams& params, StreamHandle stream);
 
 /// Copies pages.
 [[nodiscard]] Result<void> copy_pages(const PageCopyParams& params, StreamHandle stream);

@@ -42,11 +42,15 @@ struct PackedPlanParams {
   /// in the last bits. Above 0: every sequence is cut at multiples of so many keys (a multiple of
   /// 16), so that its results do not depend on the rest of the batch.
   std::int32_t split_tokens = 0;
+  /// As in `PackedOptions`.
+  std::int32_t instance = -1;
+  /// Not read.
+  std::int32_t reserved = 0;
 };
 
 static_assert(std::is_trivially_copyable_v<PackedPlanParams>);
 static_assert(std::is_standard_layout_v<PackedPlanParams>);
-static_assert(sizeof(PackedPlanParams) == 64);
+static_assert(sizeof(PackedPlanParams) == 72);
 
 /// How packed attention is to run; the same for plan and launch.
 struct PackedOptions {
@@ -54,6 +58,9 @@ struct PackedOptions {
   std::int32_t split_tokens = 0;
   /// Longest sequence that the batch can have; only read with `split_tokens`.
   std::int64_t max_length = 0;
+  /// -1: the kernel that was measured to be the best for the shape. Else one of the compiled ones
+  /// by its number, for tests and measurements; sizes, plan and launch have to agree on it.
+  std::int32_t instance = -1;
 };
 
 /// What packed attention is sized for.
@@ -66,6 +73,7 @@ struct PackedShape {
   std::int64_t multiprocessors = 0;   ///< of the device
   std::int64_t split_tokens = 0;      ///< as in `PackedPlanParams`
   std::int64_t max_length = 0;        ///< of a sequence; only counts with `split_tokens`
+  std::int32_t instance = -1;         ///< as in `PackedOptions`
 };
 
 /// Memory that packed attention takes. Without a fixed split nothing depends on lengths.
@@ -84,6 +92,29 @@ struct PackedSizes {
 /// @return `kInvalidArgument` for a shape that is none, `kUnsupported` for a head dim without
 /// kernel
 [[nodiscard]] Result<PackedSizes> packed_sizes(const PackedShape& shape);
+
+/// Plans that a step may need beside each other: layers with windows of different sizes do not share
+/// one.
+inline constexpr std::int64_t kPackedPlans = 4;
+
+/// Where the memory of packed attention lies in one region, for all layers of a stream: the
+/// exchange, which is zero before the first launch and belongs to these kernels alone, then
+/// `kPackedPlans` plans, then the workspace. A batch without a fixed split has no workspace.
+struct PackedMemory {
+  Bytes exchange{};   ///< of `SplitPlan::counters`, from the region's begin
+  Bytes plan{};       ///< of each plan, a multiple of 256
+  Bytes workspace{};  ///< `AttentionParams::workspace_bytes`
+  /// From the region's begin to a plan.
+  [[nodiscard]] Bytes plan_offset(std::int64_t index) const { return exchange + plan * index; }
+  /// From the region's begin to the workspace.
+  [[nodiscard]] Bytes workspace_offset() const { return plan_offset(kPackedPlans); }
+  /// Of the region.
+  [[nodiscard]] Bytes total() const { return workspace_offset() + workspace; }
+};
+
+/// Memory for a shape and every smaller one; what a plan of pools charges for it.
+/// @return as `packed_sizes`
+[[nodiscard]] Result<PackedMemory> packed_memory(const PackedShape& shape);
 
 /// Whether a plan can be made from these. Contents of device memory are not read.
 /// @return `kInvalidArgument` with the field as key

@@ -10,4 +10,5 @@
 // The layouts are frozen: fields keep their place and meaning, new kernels bring new structs.
 #include <kvpool/kernels/attention_params.hpp>
 #include <kvpool/kernels/cache_operand.hpp>
+#include <kvpool/kernels/decode_row_params.hpp>
 #include <kvpool/kernels/page_params.hpp>

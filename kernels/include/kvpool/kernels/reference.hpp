@@ -38,4 +38,9 @@ namespace kvpool::kernels::reference {
 ///   table, a negative entry or length, and `kInvalidArgument` for a place that changes twice
 [[nodiscard]] Result<void> apply_table_deltas(const TableDeltaParams& params);
 
+/// Makes a table with a row for each query token.
+/// @return what `check` says; `kOutOfRange`, before anything is written, for a `q_indptr` that does
+///   not ascend from 0 to `tokens`, a negative length or one beyond the table's row
+[[nodiscard]] Result<void> expand_decode_rows(const DecodeRowParams& params);
+
 }  // namespace kvpool::kernels::reference

@@ -7,10 +7,21 @@
 #include <cstdint>
 
 namespace kvpool::kernels {
+namespace {
+
+/// Items from which on every multiprocessor of a large device has two blocks: below, tokens are
+/// spread instead.
+constexpr std::int64_t kManyItems = std::int64_t{2} * 132 * kAppendThreads;
+
+}  // namespace
 
 cudaError_t launch_append(const AppendParams& params, cudaStream_t stream) {
-  const std::int64_t items = static_cast<std::int64_t>(params.tokens) * params.kv_heads;
-  return launch_items(append_kernel, params, items, kAppendWarps, kAppendThreads, stream);
+  if (const std::int64_t items = append_items<kAppendTokens>(params); items >= kManyItems) {
+    return launch_items(append_kernel<kAppendTokens>, params, items, kAppendThreads, kAppendThreads,
+                        stream);
+  }
+  return launch_items(append_kernel<1>, params, append_items<1>(params), kAppendThreads,
+                      kAppendThreads, stream);
 }
 
 }  // namespace kvpool::kernels

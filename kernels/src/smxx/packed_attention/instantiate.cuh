@@ -43,7 +43,8 @@ inline cudaError_t enqueue(void (*kernel)(KernelParams), std::int64_t blocks, in
 }
 
 /// Enqueues one instance, and the merge kernel where blocks do not merge.
-template <typename T>
+/// @tparam merges whether the instance is compiled for fixed splits
+template <typename T, bool merges>
 cudaError_t launch_instance(const KernelParams& params, cudaStream_t stream) {
   cudaError_t status =
       cudaFuncSetAttribute(kernel<T>, cudaFuncAttributeMaxDynamicSharedMemorySize, T::kSharedBytes);
@@ -52,8 +53,8 @@ cudaError_t launch_instance(const KernelParams& params, cudaStream_t stream) {
                      params.exchange != nullptr, stream, params);
   }
   // With a fixed split results must not depend on the batch: instances for many items do not run.
-  if constexpr (T::kBlocksPerMultiprocessor == 1) {
-    if (status == cudaSuccess && params.exchange == nullptr) {
+  if constexpr (T::kBlocksPerMultiprocessor == 1 && merges) {
+    if (status == cudaSuccess && params.exchange == nullptr && params.workspace != nullptr) {
       const std::int64_t blocks = std::int64_t{params.rows} * params.items_per_row *
                                   (T::kRows * T::kRowUnits / kMergeUnits);
       status = enqueue(merge_kernel<T>, blocks, kMergeThreads, 0, false, stream, params);
@@ -73,7 +74,8 @@ cudaError_t launch_listed(const KernelParams& params, std::size_t instance, cuda
       if (at == instance) {
         status = launch_instance<
             Traits<type, dim, kInstance.row_tiles, kInstance.warps, kInstance.stream_warps,
-                   kInstance.steps, kInstance.stages, kInstance.blocks>>(params, stream);
+                   kInstance.steps, kInstance.stages, kInstance.blocks>,
+            kInstance.least_items != kCandidate>(params, stream);
         return true;
       }
     }

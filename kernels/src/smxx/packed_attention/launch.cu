@@ -13,7 +13,10 @@ cudaError_t launch(const AttentionParams& params, const PackedOptions& options,
     return cudaSuccess;
   }
   const PackedLayout layout = packed_layout(params, options);
-  const KernelParams kernel = kernel_params(params, layout.m_tiles, merges_in_place(options));
+  KernelParams kernel = kernel_params(params, layout.m_tiles, merges_in_place(options));
+  if (is_one_piece(options.split_tokens, options.max_length)) {
+    kernel.workspace = nullptr;  // nothing to merge
+  }
   const auto instance = static_cast<std::size_t>(layout.instance - kPackedInstances.data());
   constexpr auto kBf16 = ElementType::kBf16;
   constexpr auto kFp16 = ElementType::kFp16;

@@ -45,7 +45,7 @@ struct KernelParams {
   std::int32_t blocks = 0;     ///< of the plan
   std::int32_t read_once = 1;  ///< 1: no other item reads the same keys
 
-  float* workspace = nullptr;  ///< partial results for the merge kernel
+  float* workspace = nullptr;  ///< partial results for the merge kernel; null: there are none
   float* exchange =
       nullptr;  ///< partial results that blocks hand to each other; null: merge kernel
   char* out = nullptr;

@@ -14,6 +14,7 @@
 #include <kvpool/block/page_table_view.hpp>
 #include <kvpool/kernels/packed_attention.hpp>
 
+#include "smxx/device/quotient.hpp"
 #include "smxx/packed_attention/plan_format.hpp"
 
 #include <cstdint>
@@ -62,11 +63,11 @@ KVPOOL_HOST_DEVICE inline PlanHeader plan_header(std::int64_t total, std::int64_
                                                  std::int64_t first_row, const PlanShape& shape) {
   const bool balanced = shape.split_steps == 0;
   const std::int64_t items = rows * shape.items_per_row;
-  const std::int64_t most = balanced ? total / (shape.start + 8) : total;
+  const std::int64_t most = balanced ? quotient(total, shape.start + 8) : total;
   std::int64_t working = most < 1 ? 1 : most < shape.blocks ? most : shape.blocks;
   if (balanced && total == rows * first_row) {
     if (working < shape.blocks) {
-      working -= working > items ? working % items : 0;
+      working = working > items ? quotient(working, items) * items : working;
     } else if (shape.aligned_blocks > 0) {
       working = shape.aligned_blocks;
     }
@@ -74,8 +75,9 @@ KVPOOL_HOST_DEVICE inline PlanHeader plan_header(std::int64_t total, std::int64_
   PlanHeader header;
   header.total = total;
   header.blocks = static_cast<std::int32_t>(working);
-  header.each = static_cast<std::int32_t>(total / working);
-  header.longer = static_cast<std::int32_t>(total % working);
+  const std::int64_t each = quotient(total, working);
+  header.each = static_cast<std::int32_t>(each);
+  header.longer = static_cast<std::int32_t>(total - each * working);
   header.inverse = header.each > 0 ? 1.0 / static_cast<double>(header.each) : 0.0;
   header.split_steps = shape.split_steps;
   header.start = shape.start;
@@ -84,7 +86,7 @@ KVPOOL_HOST_DEVICE inline PlanHeader plan_header(std::int64_t total, std::int64_
 
 /// Where block b begins on the line.
 KVPOOL_HOST_DEVICE constexpr std::int64_t cost_of(std::int64_t b, const PlanHeader& header) {
-  return b * header.each + b * header.longer / header.blocks;
+  return b * header.each + quotient(b * header.longer, header.blocks);
 }
 
 /// The block that has position `at` of the line. No division: it is far slower than this.
@@ -169,7 +171,7 @@ KVPOOL_HOST_DEVICE inline PlanPart plan_part(std::int64_t b, std::int64_t at, co
                                              const PlanHeader& header) {
   const std::int32_t steps = steps_of(row.length, row.first_step);
   const std::int64_t each = item_cost(steps, header.split_steps, header.start);
-  const std::int64_t base = row.base + (at - row.base) / each * each;
+  const std::int64_t base = row.base + quotient(at - row.base, each) * each;
   const Segments segments = segments_of(base, steps, header);
   const bool takes_part = b >= segments.first_block && b < segments.first_block + segments.count;
   if (header.split_steps > 0 || segments.count < 2 || !takes_part) {
@@ -188,8 +190,9 @@ KVPOOL_HOST_DEVICE inline PlanBlock plan_block(std::int64_t b, const PlanHeader&
       item_cost(steps_of(first.length, first.first_step), header.split_steps, header.start);
   PlanBlock block;
   block.row = static_cast<std::int32_t>(row);
-  block.item = static_cast<std::int32_t>((begin - first.base) / each);
-  block.offset = static_cast<std::int32_t>((begin - first.base) % each);
+  const std::int64_t item = quotient(begin - first.base, each);
+  block.item = static_cast<std::int32_t>(item);
+  block.offset = static_cast<std::int32_t>(begin - first.base - item * each);
   block.cost = static_cast<std::int32_t>(end - begin);
   block.first_step = first.first_step;
   block.length = first.length;
