@@ -3,10 +3,12 @@
 #include "commands/engines.hpp"
 
 #include <kvpool/plan/planner.hpp>
+#include <kvpool/solve/advice.hpp>
 
 #include "commands/engine_questions.hpp"
 #include "commands/engine_report.hpp"
 #include "commands/plan_report.hpp"
+#include "length_input.hpp"
 #include "output/terminal.hpp"
 
 #include <optional>
@@ -17,19 +19,22 @@ namespace kvpool::cli {
 namespace {
 
 [[nodiscard]] ExitCode compare_engines(const Options& options, const Deployment& deployment) {
-  const Plan plan = value_or_fail(make_plan(deployment.request, deployment.registry));
+  ComparedPlan own{.plan = value_or_fail(make_plan(deployment.request, deployment.registry)),
+                   .advice = {}};
+  const std::optional<LengthMix> mix = read_lengths(options, own.plan);
+  own.advice = advise(own.plan, deployment.registry, mix.has_value() ? &*mix : nullptr);
   std::vector<EngineAnswer> answers;
   for (const Engine engine : all_engines()) {
     answers.push_back(ask_engine(engine, options, deployment));
   }
   if (options.flag(OptionId::kJson)) {
-    print(engines_document(&plan, answers));
+    print(engines_document(&own, answers));
   } else {
     Report report{use_colour()};
-    report_comparison(plan, answers, report);
+    report_comparison(own, answers, report);
     print(report.text());
   }
-  return exit_code_of(plan);
+  return exit_code_of(own.plan);
 }
 
 }  // namespace
