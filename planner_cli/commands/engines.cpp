@@ -12,11 +12,30 @@
 #include "output/terminal.hpp"
 
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
 namespace kvpool::cli {
 namespace {
+
+/// Beside a document, on standard error.
+void print_notes(const Options& options, const Deployment& deployment) {
+  for (const std::string& note : request_notes(options, deployment.request)) {
+    print_note(note);
+  }
+}
+
+/// Below a report.
+void report_notes(const Options& options, const Deployment& deployment, Report& report) {
+  const std::vector<std::string> notes = request_notes(options, deployment.request);
+  if (!notes.empty()) {
+    report.blank();
+  }
+  for (const std::string& note : notes) {
+    report.line("note: " + note, 0, 6, Emphasis::kNotice);
+  }
+}
 
 [[nodiscard]] ExitCode compare_engines(const Options& options, const Deployment& deployment) {
   ComparedPlan own{.plan = value_or_fail(make_plan(deployment.request, deployment.registry)),
@@ -29,9 +48,11 @@ namespace {
   }
   if (options.flag(OptionId::kJson)) {
     print(engines_document(&own, answers));
+    print_notes(options, deployment);
   } else {
     Report report{use_colour()};
     report_comparison(own, answers, report);
+    report_notes(options, deployment, report);
     print(report.text());
   }
   return exit_code_of(own.plan);
@@ -69,9 +90,11 @@ ExitCode run_engines(const Options& options, const Deployment& deployment) {
   const EngineAnswer& answer = answers.front();
   if (options.flag(OptionId::kJson)) {
     print(engines_document(nullptr, answers));
+    print_notes(options, deployment);
   } else {
     Report report{use_colour()};
     report_engine(answer, report);
+    report_notes(options, deployment, report);
     print(report.text());
   }
   if (answer.error.has_value()) {

@@ -20,7 +20,8 @@ namespace {
 
 /// Less than this share of a request's charge is not worth a line.
 constexpr std::int64_t kWorthOneIn = 100;
-constexpr std::string_view kPadding = "padding_layers";
+/// The line of the account that vLLM's empty places make.
+constexpr std::string_view kPaddingLine = "padding_layers";
 
 /// The line of a request's account, or 0.
 Bytes line_of(const EnginePrediction& prediction, std::string_view name) {
@@ -76,7 +77,7 @@ std::string padding_text(const EnginePrediction& prediction, Bytes padding, Byte
 
 std::vector<Advice> advise_engine(const EngineRequest& request, const EnginePrediction& prediction,
                                   Sequences sequences, const CapabilityRegistry& registry) {
-  const Bytes padding = line_of(prediction, kPadding);
+  const Bytes padding = line_of(prediction, kPaddingLine);
   const Bytes charge = charge_of(prediction);
   if (padding.count() <= 0 || padding.count() < charge.count() / kWorthOneIn) {
     return {};
@@ -84,13 +85,14 @@ std::vector<Advice> advise_engine(const EngineRequest& request, const EnginePred
   const auto of_all = [sequences](Bytes one) {
     return Bytes{(CheckedInt{one.count()} * sequences.count()).saturated()};
   };
-  Advice advice{.id = std::string{kPadding},
+  Advice advice{.id = "padding_layers",
                 .what = padding_text(prediction, padding, charge),
                 .frees = of_all(padding)};
   Bytes most{0};
   for (Candidate& candidate : candidates_of(request)) {
     const auto changed = predict_engine(candidate.request, registry);
-    if (!changed || changed->request_account.empty() || line_of(*changed, kPadding) >= padding) {
+    if (!changed || changed->request_account.empty() ||
+        line_of(*changed, kPaddingLine) >= padding) {
       continue;
     }
     if (const Bytes freed = charge - charge_of(*changed); freed > most) {
