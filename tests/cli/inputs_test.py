@@ -38,7 +38,7 @@ class Models(KvplanCase):
                                       "gb200"), "--drafter-kind", "eagle3", "dspark")
 
     def test_a_type_of_model_that_is_not_known_is_said_beside_every_answer(self):
-        config = json.loads(LLAMA.read_text(encoding="utf-8"))
+        config = json.loads(pathlib.Path(LLAMA).read_text(encoding="utf-8"))
         config["model_type"] = "zebra"
         path = self.write("zebra.json", json.dumps(config))
         note = "model_type 'zebra' of zebra is not known here"
