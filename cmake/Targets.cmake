@@ -21,6 +21,11 @@ function(kvpool_warnings target)
         "$<$<COMPILE_LANGUAGE:CXX>:-Wno-maybe-uninitialized>")
     endif()
   endif()
+  # libstdc++ 12 sorts stably with a function that it marks as deprecated itself.
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+    target_compile_options(${target} PRIVATE
+      "$<$<COMPILE_LANGUAGE:CXX>:-Wno-deprecated-declarations>")
+  endif()
   if(KVPOOL_WERROR)
     target_compile_options(${target} PRIVATE
       "$<$<COMPILE_LANGUAGE:CXX>:-Werror>"
@@ -152,18 +157,20 @@ function(kvpool_gpu_bundle)
     VERBATIM)
 endfunction()
 
-# kvpool_fuzz_target(<name> <source> CORPUS <folder> [LIBS <libraries>...] [LABELS <labels>...]):
+# kvpool_fuzz_target(<name> <source> CORPUS <folder> [SOURCES <more>...] [LIBS <libraries>...]
+# [LABELS <labels>...]):
 # with KVPOOL_FUZZERS a libFuzzer program; with KVPOOL_TESTS <name>_replay, a plain program that
 # runs the same function over every file of the corpus, as a test.
 function(kvpool_fuzz_target name source)
-  cmake_parse_arguments(arg "" "CORPUS" "LIBS;LABELS" ${ARGN})
+  cmake_parse_arguments(arg "" "CORPUS" "SOURCES;LIBS;LABELS" ${ARGN})
   if(KVPOOL_FUZZERS)
-    kvpool_executable(${name} ${source})
+    kvpool_executable(${name} ${source} ${arg_SOURCES})
     target_link_libraries(${name} PRIVATE ${arg_LIBS})
     target_link_options(${name} PRIVATE -fsanitize=fuzzer)
   endif()
   if(KVPOOL_TESTS)
-    kvpool_executable(${name}_replay ${source} "${PROJECT_SOURCE_DIR}/tests/fuzz/replay_main.cpp")
+    kvpool_executable(${name}_replay ${source} ${arg_SOURCES}
+      "${PROJECT_SOURCE_DIR}/tests/fuzz/replay_main.cpp")
     target_link_libraries(${name}_replay PRIVATE ${arg_LIBS})
     add_test(NAME ${name}_replay
       COMMAND ${name}_replay "${CMAKE_CURRENT_SOURCE_DIR}/${arg_CORPUS}")

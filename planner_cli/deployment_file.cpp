@@ -150,7 +150,11 @@ void add_key(const std::string& path, const std::string& key, const toml::source
 
 void add_deployment_file(const std::string& path, Options& options,
                          std::vector<Error>* complaints) {
-  const std::string text = read_text(path);
+  add_deployment_text(read_text(path), path, options, complaints);
+}
+
+void add_deployment_text(const std::string& text, const std::string& path, Options& options,
+                         std::vector<Error>* complaints) {
   std::map<OptionId, std::vector<GivenValue>> found;
   try {
     const toml::table table = toml::parse(text, std::string_view{path});

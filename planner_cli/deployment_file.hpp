@@ -17,4 +17,9 @@ namespace kvpool::cli {
 void add_deployment_file(const std::string& path, Options& options,
                          std::vector<Error>* complaints = nullptr);
 
+/// As `add_deployment_file`, of a file's text.
+/// @param path name used in complaints, and where relative paths start
+void add_deployment_text(const std::string& text, const std::string& path, Options& options,
+                         std::vector<Error>* complaints = nullptr);
+
 }  // namespace kvpool::cli

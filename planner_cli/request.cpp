@@ -4,12 +4,15 @@
 
 #include <kvpool/core/size_text.hpp>
 #include <kvpool/core/version.hpp>
+#include <kvpool/io/config_lint.hpp>
 #include <kvpool/io/device_file.hpp>
 #include <kvpool/io/kernel_file.hpp>
 #include <kvpool/kernels/capabilities.hpp>
 
 #include "model_input.hpp"
 #include "spelling.hpp"
+
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <array>
@@ -383,6 +386,25 @@ std::string unused_options(const Options& options) {
     return names.empty() ? names : names + ": not used, --overhead stands for all of them";
   }
   return names;
+}
+
+std::string unknown_type_note(const ModelConfig& model) {
+  if (model.model_type.empty() || io::is_known_model_type(model.model_type)) {
+    return {};
+  }
+  return fmt::format(
+      "model_type '{}' of {} is not known here: its layers are priced by their keys alone; kvplan "
+      "lint says which keys no rule reads",
+      model.model_type, model.name);
+}
+
+std::vector<std::string> request_notes(const Options& options, const PlanRequest& request) {
+  std::vector<std::string> notes{unused_options(options), unknown_type_note(request.target)};
+  if (request.drafter.has_value() && request.drafter->model.has_value()) {
+    notes.push_back(unknown_type_note(*request.drafter->model));
+  }
+  std::erase(notes, std::string{});
+  return notes;
 }
 
 std::string spelled_as(const Options& options, OptionId id) {

@@ -62,6 +62,15 @@ class InputCache {
 /// Options that were given and are not used, and why; empty when there are none.
 [[nodiscard]] std::string unused_options(const Options& options);
 
+/// A note when the reader was not made for configs of this type, so that layers are priced by their
+/// keys alone; or empty.
+[[nodiscard]] std::string unknown_type_note(const ModelConfig& model);
+
+/// What a person who reads an answer should know beside it: `unused_options`, and
+/// `unknown_type_note` for target and drafter.
+[[nodiscard]] std::vector<std::string> request_notes(const Options& options,
+                                                     const PlanRequest& request);
+
 /// What a cache format was spelled as, where that is not its own name; else empty.
 [[nodiscard]] std::string spelled_as(const Options& options, OptionId id);
 

@@ -16,6 +16,11 @@ void report_advice(const std::vector<Advice>& advice, Report& report) {
   for (const Advice& item : advice) {
     report.line(words_of(item.id) + ": " + item.what, 2, 4);
     if (item.change.empty()) {
+      if (item.frees.count() > 0) {
+        report.line(fmt::format("no setting frees these {} ({}) on each GPU",
+                                bytes_text(item.frees), short_size(item.frees)),
+                    4, 6);
+      }
       continue;
     }
     std::string effect;

@@ -4,6 +4,7 @@
 
 #include <kvpool/engine/engine_budget.hpp>
 #include <kvpool/io/engine_cases.hpp>
+#include <kvpool/solve/engine_advice.hpp>
 
 #include <fmt/format.h>
 
@@ -217,6 +218,9 @@ EngineAnswer ask_engine(Engine engine, const Options& options, const Deployment&
   Result<EnginePrediction> prediction = predict_engine(answer.request, deployment.registry);
   if (prediction) {
     answer.prediction = *std::move(prediction);
+    answer.advice =
+        advise_engine(answer.request, *answer.prediction,
+                      plan.workload.max_num_seqs.value_or(Sequences{1}), deployment.registry);
   } else {
     answer.error = std::move(prediction).error();
   }

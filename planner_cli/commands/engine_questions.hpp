@@ -5,6 +5,7 @@
 #include <kvpool/engine/engine_prediction.hpp>
 #include <kvpool/engine/engine_request.hpp>
 #include <kvpool/plan/memory_budget.hpp>
+#include <kvpool/solve/advice.hpp>
 
 #include "options.hpp"
 #include "request.hpp"
@@ -34,6 +35,8 @@ struct EngineAnswer {
   std::optional<EnginePrediction> prediction;
   /// Why there is none.
   std::optional<Error> error;
+  /// What costs memory in this engine and could be otherwise.
+  std::vector<Advice> advice;
 
   /// Bytes for the cache; negative when the weights alone do not fit.
   [[nodiscard]] Bytes kv_budget() const noexcept;

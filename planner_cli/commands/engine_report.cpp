@@ -3,6 +3,7 @@
 #include "commands/engine_report.hpp"
 
 #include "commands/describe.hpp"
+#include "commands/plan_report.hpp"
 #include "output/json_writer.hpp"
 #include "output/numbers.hpp"
 
@@ -142,6 +143,21 @@ void write_prediction(JsonWriter& json, const EnginePrediction& prediction) {
   json.end_array();
 }
 
+void write_advice(JsonWriter& json, const std::vector<Advice>& advice) {
+  json.begin_array("advice");
+  for (const Advice& item : advice) {
+    json.begin_object()
+        .text("id", item.id)
+        .text("pool", item.pool)
+        .text("what", item.what)
+        .text("change", item.change)
+        .number("frees_bytes", item.frees.count())
+        .text("cost", item.cost)
+        .end_object();
+  }
+  json.end_array();
+}
+
 void write_answer(JsonWriter& json, const EngineAnswer& answer) {
   json.begin_object()
       .text("engine", to_string(answer.engine))
@@ -163,6 +179,7 @@ void write_answer(JsonWriter& json, const EngineAnswer& answer) {
   }
   json.end_array();
   write_prediction(json, answer.prediction.value_or(EnginePrediction{}));
+  write_advice(json, answer.advice);
   if (answer.error.has_value()) {
     json.error(*answer.error);
   }
@@ -238,9 +255,12 @@ void report_engine(const EngineAnswer& answer, Report& report) {
           2, 4);
     }
   }
+  report_advice(answer.advice, report);
 }
 
-void report_comparison(const Plan& plan, std::span<const EngineAnswer> answers, Report& report) {
+void report_comparison(const ComparedPlan& own, std::span<const EngineAnswer> answers,
+                       Report& report) {
+  const Plan& plan = own.plan;
   report.line(fmt::format("{}: {}", plan.request.target.name, describe_layers(plan.request.target)),
               0, 2);
   const Bytes needed = answers.front().needed;
@@ -257,9 +277,9 @@ void report_comparison(const Plan& plan, std::span<const EngineAnswer> answers, 
                {"a request", Align::kRight},
                {"over need", Align::kRight},
                {"verdict"}}};
-  const LedgerLine* own = plan.find_line("kv_budget");
+  const LedgerLine* budget = plan.find_line("kv_budget");
   const Bytes request = sequence_bytes_of(plan);
-  table.row({"kvpool", own == nullptr ? "-" : short_size(own->bytes),
+  table.row({"kvpool", budget == nullptr ? "-" : short_size(budget->bytes),
              count_text(plan.capacity.tokens.count()), count_text(plan.capacity.sequences.count()),
              short_size(request), overhead_text(request, needed),
              plan.fits ? "fits" : "does not fit"});
@@ -280,18 +300,24 @@ void report_comparison(const Plan& plan, std::span<const EngineAnswer> answers, 
       "kvpool's own row is a plan; the others are predictions. 'over need' holds the "
       "drafter's layers too. --engine NAME shows one of them line by line.",
       0, 0);
+  std::vector<Advice> advice = own.advice;
+  for (const EngineAnswer& answer : answers) {
+    advice.insert(advice.end(), answer.advice.begin(), answer.advice.end());
+  }
+  report_advice(advice, report);
 }
 
-std::string engines_document(const Plan* plan, std::span<const EngineAnswer> answers) {
+std::string engines_document(const ComparedPlan* own, std::span<const EngineAnswer> answers) {
   JsonWriter json;
   json.begin_object().text("schema", "kvpool.engines/1");
-  if (plan != nullptr) {
+  if (own != nullptr) {
     json.begin_object("kvpool")
-        .boolean("fits", plan->fits)
-        .number("capacity_tokens", plan->capacity.tokens.count())
-        .number("capacity_sequences", plan->capacity.sequences.count())
-        .number("charged_bytes", sequence_bytes_of(*plan).count())
-        .end_object();
+        .boolean("fits", own->plan.fits)
+        .number("capacity_tokens", own->plan.capacity.tokens.count())
+        .number("capacity_sequences", own->plan.capacity.sequences.count())
+        .number("charged_bytes", sequence_bytes_of(own->plan).count());
+    write_advice(json, own->advice);
+    json.end_object();
   }
   json.begin_array("engines");
   for (const EngineAnswer& answer : answers) {

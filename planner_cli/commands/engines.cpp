@@ -3,33 +3,59 @@
 #include "commands/engines.hpp"
 
 #include <kvpool/plan/planner.hpp>
+#include <kvpool/solve/advice.hpp>
 
 #include "commands/engine_questions.hpp"
 #include "commands/engine_report.hpp"
 #include "commands/plan_report.hpp"
+#include "length_input.hpp"
 #include "output/terminal.hpp"
 
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
 namespace kvpool::cli {
 namespace {
 
+/// Beside a document, on standard error.
+void print_notes(const Options& options, const Deployment& deployment) {
+  for (const std::string& note : request_notes(options, deployment.request)) {
+    print_note(note);
+  }
+}
+
+/// Below a report.
+void report_notes(const Options& options, const Deployment& deployment, Report& report) {
+  const std::vector<std::string> notes = request_notes(options, deployment.request);
+  if (!notes.empty()) {
+    report.blank();
+  }
+  for (const std::string& note : notes) {
+    report.line("note: " + note, 0, 6, Emphasis::kNotice);
+  }
+}
+
 [[nodiscard]] ExitCode compare_engines(const Options& options, const Deployment& deployment) {
-  const Plan plan = value_or_fail(make_plan(deployment.request, deployment.registry));
+  ComparedPlan own{.plan = value_or_fail(make_plan(deployment.request, deployment.registry)),
+                   .advice = {}};
+  const std::optional<LengthMix> mix = read_lengths(options, own.plan);
+  own.advice = advise(own.plan, deployment.registry, mix.has_value() ? &*mix : nullptr);
   std::vector<EngineAnswer> answers;
   for (const Engine engine : all_engines()) {
     answers.push_back(ask_engine(engine, options, deployment));
   }
   if (options.flag(OptionId::kJson)) {
-    print(engines_document(&plan, answers));
+    print(engines_document(&own, answers));
+    print_notes(options, deployment);
   } else {
     Report report{use_colour()};
-    report_comparison(plan, answers, report);
+    report_comparison(own, answers, report);
+    report_notes(options, deployment, report);
     print(report.text());
   }
-  return exit_code_of(plan);
+  return exit_code_of(own.plan);
 }
 
 }  // namespace
@@ -64,9 +90,11 @@ ExitCode run_engines(const Options& options, const Deployment& deployment) {
   const EngineAnswer& answer = answers.front();
   if (options.flag(OptionId::kJson)) {
     print(engines_document(nullptr, answers));
+    print_notes(options, deployment);
   } else {
     Report report{use_colour()};
     report_engine(answer, report);
+    report_notes(options, deployment, report);
     print(report.text());
   }
   if (answer.error.has_value()) {

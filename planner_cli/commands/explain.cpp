@@ -30,6 +30,9 @@ void explain_facts(const ModelConfig& model, std::string_view role, Report& repo
     report.table(table, 4);
   }
   report.line("layers: " + describe_layers(model), 4, 6);
+  if (const std::string note = unknown_type_note(model); !note.empty()) {
+    report.line("note: " + note, 4, 6, Emphasis::kNotice);
+  }
 }
 
 }  // namespace

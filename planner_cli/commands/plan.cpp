@@ -13,6 +13,7 @@
 #include "request.hpp"
 
 #include <optional>
+#include <string>
 #include <vector>
 
 namespace kvpool::cli {
@@ -46,8 +47,8 @@ ExitCode run_plan(const Options& options) {
       document += '\n';
     }
     print(document);
-    if (const std::string unused = unused_options(options); !unused.empty()) {
-      print_note(unused);
+    for (const std::string& note : request_notes(options, plan.request)) {
+      print_note(note);
     }
     return verified(plan, options);
   }

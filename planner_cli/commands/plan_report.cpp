@@ -205,8 +205,8 @@ void report_deployment(const Plan& plan, const Options& options, Report& report)
     report.line("drafter  " + drafter_text(plan), 2, 11);
   }
   report.line("deploy   " + deployment_text(plan, options), 2, 11);
-  if (const std::string unused = unused_options(options); !unused.empty()) {
-    report.line("note     " + unused, 2, 11, Emphasis::kNotice);
+  for (const std::string& note : request_notes(options, plan.request)) {
+    report.line("note     " + note, 2, 11, Emphasis::kNotice);
   }
 }
 

@@ -43,7 +43,7 @@ def ids_in(path: str, text: str):
 
 def solve_ids(path: str, text: str):
     """Ids of advice, and of limits of answers, that a source of `solve` gives."""
-    if path == SOLVE + "advice.cpp":
+    if path in (SOLVE + "advice.cpp", SOLVE + "engine_advice.cpp"):
         return set(ADVISED.findall(text)), set()
     return set(), set(LIMIT.findall(text)) if path.startswith(SOLVE) else set()
 

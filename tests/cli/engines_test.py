@@ -117,6 +117,31 @@ class Engines(KvplanCase):
             self.assertRegex(text.out, rf"(?m)^  {name} ")
         self.assertEqual(text.err, "")
 
+    def test_padding_layers_are_advice_in_text_and_document(self):
+        options = ("--kv-budget", "60GiB", "--max-model-len", "32000", "--page-size", "16")
+        gemma = CONFIGS / "gemma-3-27b.json"
+        # 8 empty places of 131,072 B in each of the 577 blocks that a windowed group holds.
+        bytes_freed = 8 * 131_072 * 577
+        answer = self.engine("vllm", *options, "--max-num-seqs", "2", model=gemma)
+        self.assertEqual([(a["id"], a["frees_bytes"]) for a in answer["advice"]],
+                         [("padding_layers", 2 * bytes_freed)])
+        self.assertEqual(self.engine("sglang", *options, model=gemma)["advice"], [])
+        document = self.kvplan("plan", gemma, *options, "--compare-engines", "--json").document()
+        self.assertEqual(document["kvpool"]["advice"], [])
+        self.assertEqual([[a["frees_bytes"] for a in e["advice"]] for e in document["engines"]],
+                         [[bytes_freed], [], [], [], []])
+        for choice in (("--engine", "vllm"), ("--compare-engines",)):
+            report = self.kvplan("plan", gemma, *options, *choice).out
+            self.assertIn("\nAdvice\n  padding layers: ", report)
+            self.assertIn(f"no setting frees these {bytes_freed:,} B", report)
+
+    def test_a_comparison_has_the_advice_on_the_plan_too(self):
+        options = ("--kv-budget", "60GiB", "--max-model-len", "8192", "--tp", "32",
+                   "--compare-engines")
+        advice = self.kvplan("plan", LLAMA, *options, "--json").document()["kvpool"]["advice"]
+        self.assertEqual({item["id"] for item in advice}, {"kv_heads_replicated"})
+        self.assertIn("kv heads replicated", self.kvplan("plan", LLAMA, *options).out)
+
     def test_the_report_says_that_it_is_no_plan(self):
         outcome = self.kvplan("plan", LLAMA, "--gpu", "h200", "--engine", "sglang",
                               "--max-model-len", "8192")

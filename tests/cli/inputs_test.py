@@ -37,6 +37,24 @@ class Models(KvplanCase):
         self.assert_usage(self.kvplan("plan", KIMI, "--drafter", LLAMA, "-tp", "16", "--gpu",
                                       "gb200"), "--drafter-kind", "eagle3", "dspark")
 
+    def test_a_type_of_model_that_is_not_known_is_said_beside_every_answer(self):
+        config = json.loads(pathlib.Path(LLAMA).read_text(encoding="utf-8"))
+        config["model_type"] = "zebra"
+        path = self.write("zebra.json", json.dumps(config))
+        note = "model_type 'zebra' of zebra is not known here"
+        options = (path, "--gpu", "h200", "--max-model-len", "8192")
+        for command in (("plan",), ("explain",)):
+            outcome = self.kvplan(*command, *options)
+            self.assertEqual((outcome.code, outcome.err), (0, ""))
+            self.assertEqual(" ".join(outcome.out.split()).count(note), 1)
+        for more in ((), ("--engine", "vllm"), ("--compare-engines",)):
+            outcome = self.kvplan("plan", *options, *more, "--json")
+            self.assertEqual(outcome.code, 0)
+            outcome.document()
+            self.assertIn(note, outcome.err)
+            self.assertIn(note, " ".join(self.kvplan("plan", *options, *more).out.split()))
+        self.assertEqual(self.kvplan("plan", LLAMA, "--gpu", "h200", "--json").err, "")
+
     def test_hostile_files_end_in_an_error_quickly(self):
         deep = '{"a":' * 20000 + "1" + "}" * 20000
         hostile = {

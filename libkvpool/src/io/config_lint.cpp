@@ -347,4 +347,8 @@ Result<std::vector<Finding>> lint_checkpoint(const std::string& path) {
   }
 }
 
+bool is_known_model_type(std::string_view type) noexcept {
+  return detail::is_known_model_type(type);
+}
+
 }  // namespace kvpool::io

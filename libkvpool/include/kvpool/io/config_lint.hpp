@@ -49,4 +49,8 @@ struct Finding {
 [[nodiscard]] std::vector<Finding> lint_config(std::string_view json, const std::string& file,
                                                std::string_view hf_quant_config = {});
 
+/// True for a `model_type` whose configs the reader was made for. Layers of other types are priced
+/// by their keys alone.
+[[nodiscard]] bool is_known_model_type(std::string_view type) noexcept;
+
 }  // namespace kvpool::io
