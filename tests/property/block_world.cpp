@@ -531,6 +531,21 @@ std::int64_t BlockWorld::expected_hit(const PrefixQuery& query, bool draft, std:
   return hit;
 }
 
+bool BlockWorld::shares_drafts(int id) const {
+  const Rows& rows = model_.sequences.at(id).rows;
+  for (const auto& [other, s] : model_.sequences) {
+    for (std::size_t g = 0; other != id && g < rows.size(); ++g) {
+      const std::size_t common = std::min(rows[g].size(), s.rows[g].size());
+      for (std::size_t b = 0; model_.groups[g].is_draft && b < common; ++b) {
+        if (rows[g][b] == s.rows[g][b] && rows[g][b] != kGone) {
+          return true;
+        }
+      }
+    }
+  }
+  return false;
+}
+
 void BlockWorld::step(bool deep) {
   if (!failure_.empty()) {
     return;
@@ -578,7 +593,8 @@ void BlockWorld::step(bool deep) {
   } else if (choice < 88) {
     evict();
   } else if (choice < 89 && has_draft_) {
-    if (const int id = random_sequence(); id >= 0) {
+    // Where forks share a run, what becomes of the drafter's pages depends on who ends first.
+    if (const int id = random_sequence(); id >= 0 && !shares_drafts(id)) {
       note("stop drafting #" + std::to_string(id));
       log_.clear();
       expect(manager_.stop_drafting(ids_[id]) == BlockStatus::kOk, "stop_drafting");

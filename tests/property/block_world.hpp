@@ -116,6 +116,7 @@ class BlockWorld {
 
   PrefixQuery random_query(std::vector<std::int32_t>& tokens);
   int random_sequence();
+  [[nodiscard]] bool shares_drafts(int id) const;
   void advance();
   void admit();
   void admit_with(const AdmitRequest& request, const std::function<AdmitOutcome()>& call);

@@ -380,6 +380,10 @@ void BlockWorld::fork() {
     return;
   }
   NaiveSequence& parent = model_.sequences[id];
+  // What the fork generates itself is its own, also where the parent's prompt goes on in public.
+  const std::int64_t prompt = std::min(parent.prompt, parent.committed);
+  PrefixQuery query = parent.query;
+  query.tokens = query.tokens.first(static_cast<std::size_t>(prompt));
   note("fork #" + std::to_string(id) + " at " + std::to_string(parent.committed));
   ForkOutcome outcome;
   const BlockStatus status = attempt([&] {
@@ -393,11 +397,11 @@ void BlockWorld::fork() {
   for (std::size_t g = 0; g < model_.groups.size(); ++g) {
     if (has_group(parent, g) && model_.paged(g)) {
       const std::int64_t p = model_.slots(g);
-      charge(plan, parent.query, g, parent.committed / p * p, parent.committed);
+      charge(plan, query, g, parent.committed / p * p, parent.committed);
       // Complete pages of an incomplete prefix block may be copied as well.
       plan.most[g] = ceil_div(parent.committed % model_.block, p);
     } else if (has_group(parent, g)) {
-      PrefixQuery own = parent.query;
+      PrefixQuery own = query;
       own.public_tokens = Tokens{0};
       if (model_.is(g, GroupKind::kState)) {
         charge(plan, own, g, 0, 1);
@@ -417,14 +421,15 @@ void BlockWorld::fork() {
     prompts_[child] = prompts_[id];
     NaiveSequence s = parent;
     s.reserved = s.committed;
-    // Whether the fork has the rest of a prompt that is not committed yet is not said.
-    s.prompt = manager_.lengths(outcome.sequence).prompt.count();
-    expect(s.prompt == parent.prompt || s.prompt == s.committed, "prompt of a fork");
-    // What it generates itself is private.
-    prompts_[child].resize(std::min(prompts_[child].size(), static_cast<std::size_t>(s.prompt)));
+    s.prompt = prompt;
+    expect(manager_.lengths(outcome.sequence).prompt.count() == prompt, "prompt of a fork");
+    prompts_[child].resize(static_cast<std::size_t>(prompt));
     s.query.tokens = prompts_[child];
-    s.tokens.resize(static_cast<std::size_t>(std::max(s.prompt, s.committed)));
-    s.runs.resize(s.tokens.size() + 1);
+    s.tokens.resize(static_cast<std::size_t>(s.committed));
+    s.runs = {0};
+    for (const std::int32_t token : s.tokens) {
+      s.runs.push_back(model_.extend(s.query, s.runs.back(), std::ssize(s.runs) - 1, token));
+    }
     model_.sequences[child] = s;
     read_rows();
     take_copies(nullptr);
@@ -468,6 +473,7 @@ void BlockWorld::finish(int id) {
           std::vector<std::int32_t> tokens(s.tokens.begin(), s.tokens.begin() + s.committed);
           tokens.push_back(std::numeric_limits<std::int32_t>::max());
           PrefixQuery query = s.query;
+          query.public_tokens = std::min(query.public_tokens, Tokens{std::ssize(s.query.tokens)});
           query.tokens = tokens;
           blocks = std::min(blocks, manager_.match_prefix(query).matched.count() / model_.block);
         }
@@ -545,6 +551,7 @@ void BlockWorld::suspend(bool preempt) {
       }
     }
   }
+  const bool lingers = !model_.lingering.empty();
   std::optional<PreemptReceipt> receipt;
   if (preempt) {
     receipt = must(manager_.preempt(ids_[id]));
@@ -565,8 +572,8 @@ void BlockWorld::suspend(bool preempt) {
     for (const PoolPages& line : receipt->pages) {
       told += line.pool == PoolId{static_cast<std::int32_t>(p)} ? line.pages.count() : 0;
     }
-    expect(told == pages || !model_.pins.empty() || !model_.lingering.empty(), "a receipt of ",
-           told, " pages instead of ", pages);
+    expect(told == pages || !model_.pins.empty() || lingers || !model_.lingering.empty(),
+           "a receipt of ", told, " pages instead of ", pages);
     expect(pages == 0 || receipt->free_at == Epoch{model_.opened}, "a receipt's epoch");
   }
   suspended_.push_back(std::move(kept));

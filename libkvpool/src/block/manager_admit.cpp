@@ -151,45 +151,44 @@ BlockStatus BlockManager::Impl::try_admit(const AdmitRequest& request, const Mat
           0, group.by_page.ceil(reserve) - group.by_page.floor(std::max(hit, public_end)));
     }
   }
-  // What the hit holds may not be evicted for the rest.
-  const auto pin = [&](std::uint32_t run, std::uint32_t first, std::uint32_t blocks) {
+  // What the hit holds may not be evicted for the rest, nor counted on when it settles.
+  const auto mark = [&](std::uint32_t run, std::uint32_t first, std::uint32_t blocks, bool keeps) {
     const Run& of = runs[run];
-    if (of.locks != 0 || of.has(Run::kCooling)) {
+    if (of.locks != 0) {
       return;
     }
+    const bool cools = of.has(Run::kCooling);
     for (std::size_t g = 0; g < groups.size(); ++g) {
       Group& group = groups[g];
       if (group.independent || (group.draft && !of.has(Run::kDraft))) {
         continue;
       }
-      need.pinned[g] += blocks * group.per_block;
+      const std::int64_t pages = keeps ? blocks * group.per_block : 0;
+      (cools ? need.pinned_cooling : need.pinned)[g] += pages;
       if (of.tenant == need.tenant) {
-        need.pinned_own[static_cast<std::size_t>(group.pool)] += blocks * group.per_block;
+        (cools ? need.pinned_own_cooling
+               : need.pinned_own)[static_cast<std::size_t>(group.pool)] += pages;
       }
-      if (group.pages->shared) {
-        const std::size_t place =
-            (std::size_t{of.start} + first) * static_cast<std::size_t>(group.per_block);
-        for (std::size_t i = 0; i < blocks * static_cast<std::size_t>(group.per_block); ++i) {
-          group.pages->mark_busy(group.group_in_pool, group.by_unit[place + i]);
-        }
-      }
-    }
-  };
-  const auto unpin = [&](std::uint32_t run, std::uint32_t first, std::uint32_t blocks) {
-    const Run& of = runs[run];
-    if (!any_shared || of.locks != 0 || of.has(Run::kCooling)) {
-      return;
-    }
-    for (Group& group : groups) {
-      if (group.independent || !group.pages->shared || (group.draft && !of.has(Run::kDraft))) {
+      if (!group.pages->shared) {
         continue;
       }
       const std::size_t place =
           (std::size_t{of.start} + first) * static_cast<std::size_t>(group.per_block);
       for (std::size_t i = 0; i < blocks * static_cast<std::size_t>(group.per_block); ++i) {
-        group.pages->mark_idle(group.group_in_pool, group.by_unit[place + i], level_of(of));
+        const std::int32_t page = group.by_unit[place + i];
+        group.pages->count_as_held(group.group_in_pool, page, !cools, keeps ? 1 : -1);
       }
     }
+  };
+  const auto mark_page = [&](std::size_t g, std::int32_t page, const Meta& meta, bool keeps) {
+    const bool cools = meta.has(Meta::kCooling);
+    const std::int64_t pages = keeps ? 1 : 0;
+    (cools ? need.pinned_cooling : need.pinned)[g] += pages;
+    if (meta.tenant == need.tenant) {
+      (cools ? need.pinned_own_cooling
+             : need.pinned_own)[static_cast<std::size_t>(groups[g].pool)] += pages;
+    }
+    groups[g].pages->count_as_held(groups[g].group_in_pool, page, !cools, keeps ? 1 : -1);
   };
   const auto each_pinned = [&](const auto& call) {
     std::uint32_t blocks = match.at.blocks;
@@ -206,19 +205,20 @@ BlockStatus BlockManager::Impl::try_admit(const AdmitRequest& request, const Mat
   const auto each_page = [&](const auto& call) {
     for_each_window_page(match.at, hit, draft, [&](std::size_t g, std::int64_t, std::int32_t page) {
       const Meta& meta = meta_of(groups[g], page);
-      if (meta.holders == 0 && meta.has(Meta::kListed)) {
+      if (meta.holders == 0) {
         call(g, page, meta);
       }
     });
   };
-  each_pinned(pin);
-  each_page([&](std::size_t g, std::int32_t page, const Meta& meta) {
-    ++need.pinned[g];
-    if (meta.tenant == need.tenant) {
-      ++need.pinned_own[static_cast<std::size_t>(groups[g].pool)];
-    }
-    groups[g].pages->mark_busy(groups[g].group_in_pool, page);
-  });
+  const auto mark_all = [&](bool keeps) {
+    each_pinned([&](std::uint32_t run, std::uint32_t first, std::uint32_t blocks) {
+      mark(run, first, blocks, keeps);
+    });
+    each_page([&](std::size_t g, std::int32_t page, const Meta& meta) {
+      mark_page(g, page, meta, keeps);
+    });
+  };
+  mark_all(true);
   BlockStatus status = check(need);
   if (status == BlockStatus::kOk && request.must_fit.count() > reserve) {
     Need later = need;
@@ -238,10 +238,7 @@ BlockStatus BlockManager::Impl::try_admit(const AdmitRequest& request, const Mat
     }
     status = check(later);
   }
-  each_page([&](std::size_t g, std::int32_t page, const Meta& meta) {
-    groups[g].pages->mark_idle(groups[g].group_in_pool, page, meta.level);
-  });
-  each_pinned(unpin);
+  mark_all(false);
   return status;
 }
 

@@ -23,14 +23,17 @@ void BlockManager::Impl::count_pages(std::uint32_t run, std::uint32_t first, std
     Tenant& tenant = tenant_of(of.tenant, group.pool);
     tenant.idle += idle * pages;
     tenant.cooling += cooling * pages;
-    if (group.pages->shared && idle != 0) {
+    if (group.pages->shared) {
       const std::int32_t* const entries =
           group.by_unit.data() +
           (std::size_t{of.start} + first) * static_cast<std::size_t>(group.per_block);
       for (std::int64_t i = 0; i < pages; ++i) {
+        if (cooling != 0) {
+          group.pages->mark_cooling(group.group_in_pool, entries[i], cooling > 0);
+        }
         if (idle > 0) {
           group.pages->mark_idle(group.group_in_pool, entries[i], level_of(of));
-        } else {
+        } else if (idle < 0) {
           group.pages->mark_busy(group.group_in_pool, entries[i]);
         }
       }
@@ -163,6 +166,7 @@ void BlockManager::Impl::drop_block(std::uint32_t run) noexcept {
       } else {
         --group.cooling;
         --tenant.cooling;
+        group.pages->mark_cooling(group.group_in_pool, page, false);
         group.pages->give_back(group.group_in_pool, page, false);
       }
     }

@@ -187,6 +187,8 @@ struct PageNeed {
       own[g] = 0;
       pinned[g] = 0;
       pinned_own[g] = 0;
+      pinned_cooling[g] = 0;
+      pinned_own_cooling[g] = 0;
     }
   }
 
@@ -195,6 +197,9 @@ struct PageNeed {
   std::array<std::int64_t, kMaxGroups> pinned;
   /// By pool; a manager has no more pools than groups.
   std::array<std::int64_t, kMaxGroups> pinned_own;
+  /// The same of what is cooling now.
+  std::array<std::int64_t, kMaxGroups> pinned_cooling;
+  std::array<std::int64_t, kMaxGroups> pinned_own_cooling;
   std::size_t tenant = 0;
 };
 
