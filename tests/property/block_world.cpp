@@ -90,9 +90,7 @@ BlockWorld::BlockWorld(const WorldShape& shape, std::uint64_t seed)
   for (const CacheGroup& group : model_.groups) {
     has_draft_ = has_draft_ || group.is_draft;
     only_full_ = only_full_ && group.kind == GroupKind::kFull;
-    if (!group.is_draft) {
-      log_.may_fail[static_cast<std::size_t>(group.pool.value())] = true;
-    }
+    log_.may_fail[static_cast<std::size_t>(group.pool.value())] = true;
   }
   lookahead_ = shape.options.draft_lookahead.count();
   draft_limit_ = shape.options.draft_max_length.value_or(shape.options.max_length).count();
@@ -134,6 +132,12 @@ bool BlockWorld::has_group(const NaiveSequence& s, std::size_t group) const {
                                                : true;
 }
 
+void BlockWorld::let_fail(bool drafters) {
+  for (const CacheGroup& group : model_.groups) {
+    log_.may_fail[static_cast<std::size_t>(group.pool.value())] = !group.is_draft || drafters;
+  }
+}
+
 /// Makes a call with every one of its allocations failing in turn, then in earnest.
 /// `may_move_windows`: that windows move on is all that a refusal may leave behind.
 BlockStatus BlockWorld::attempt(const std::function<BlockStatus()>& call, bool may_move_windows) {
@@ -145,6 +149,7 @@ BlockStatus BlockWorld::attempt(const std::function<BlockStatus()>& call, bool m
     const bool injected = log_.asked > fail_at;
     if (status == BlockStatus::kOk || !injected) {
       log_.fail_at = -1;
+      was_injected_ = injected;
       if (status != BlockStatus::kOk && may_move_windows) {
         after([] {}, {.windows_pass = true});
       }

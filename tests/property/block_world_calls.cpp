@@ -139,11 +139,15 @@ void BlockWorld::admit_with(const AdmitRequest& request,
     outcome = call();
     return outcome.status;
   };
+  // Without room for its drafter a sequence may go on without.
+  let_fail(mode != DraftMode::kIfRoom || dice_.one_in(4));
   const BlockStatus status = attempt(once);
+  let_fail(true);
   if (!failure_.empty()) {
     return;
   }
-  expect(probed.status == status && probed.hit == outcome.hit, "probe foretold something else");
+  expect(was_injected_ || (probed.status == status && probed.hit == outcome.hit),
+         "probe foretold something else");
   const Plan with = plan_for(draft);
   const Plan without = draft && mode == DraftMode::kIfRoom ? plan_for(false) : with;
   if (status == BlockStatus::kNoSlot) {
@@ -163,7 +167,7 @@ void BlockWorld::admit_with(const AdmitRequest& request,
   if (draft && !drafts) {
     expect(mode == DraftMode::kIfRoom && outcome.draft_notice == DraftNotice::kNoRoom,
            "runs without its drafter");
-    expect(!has_room(with, true, &NaivePage::fence) || !quota_allows(with, true),
+    expect(was_injected_ || !has_room(with, true, &NaivePage::fence) || !quota_allows(with, true),
            "no drafter, with room for it");
   }
   if (beyond) {
@@ -307,6 +311,8 @@ void BlockWorld::commit() {
   note("commit " + std::to_string(count) + (is_prompt ? " of the prompt" : "") + " to #" +
        std::to_string(id) + " of " + std::to_string(s.committed));
   log_.clear();
+  // A snapshot that finds no slot is left out.
+  log_.fail_at = dice_.one_in(4) ? dice_.below(2) : -1;
   const BlockStatus status = is_prompt ? manager_.commit_prompt(ids_[id], Tokens{count})
                                        : manager_.commit(ids_[id], tokens);
   expect(status == BlockStatus::kOk, "commit answered by ", to_string(status));
