@@ -90,9 +90,7 @@ BlockWorld::BlockWorld(const WorldShape& shape, std::uint64_t seed)
   for (const CacheGroup& group : model_.groups) {
     has_draft_ = has_draft_ || group.is_draft;
     only_full_ = only_full_ && group.kind == GroupKind::kFull;
-    if (!group.is_draft) {
-      log_.may_fail[static_cast<std::size_t>(group.pool.value())] = true;
-    }
+    log_.may_fail[static_cast<std::size_t>(group.pool.value())] = true;
   }
   lookahead_ = shape.options.draft_lookahead.count();
   draft_limit_ = shape.options.draft_max_length.value_or(shape.options.max_length).count();
@@ -134,6 +132,12 @@ bool BlockWorld::has_group(const NaiveSequence& s, std::size_t group) const {
                                                : true;
 }
 
+void BlockWorld::let_fail(bool drafters) {
+  for (const CacheGroup& group : model_.groups) {
+    log_.may_fail[static_cast<std::size_t>(group.pool.value())] = !group.is_draft || drafters;
+  }
+}
+
 /// Makes a call with every one of its allocations failing in turn, then in earnest.
 /// `may_move_windows`: that windows move on is all that a refusal may leave behind.
 BlockStatus BlockWorld::attempt(const std::function<BlockStatus()>& call, bool may_move_windows) {
@@ -145,6 +149,7 @@ BlockStatus BlockWorld::attempt(const std::function<BlockStatus()>& call, bool m
     const bool injected = log_.asked > fail_at;
     if (status == BlockStatus::kOk || !injected) {
       log_.fail_at = -1;
+      was_injected_ = injected;
       if (status != BlockStatus::kOk && may_move_windows) {
         after([] {}, {.windows_pass = true});
       }
@@ -531,6 +536,21 @@ std::int64_t BlockWorld::expected_hit(const PrefixQuery& query, bool draft, std:
   return hit;
 }
 
+bool BlockWorld::shares_drafts(int id) const {
+  const Rows& rows = model_.sequences.at(id).rows;
+  for (const auto& [other, s] : model_.sequences) {
+    for (std::size_t g = 0; other != id && g < rows.size(); ++g) {
+      const std::size_t common = std::min(rows[g].size(), s.rows[g].size());
+      for (std::size_t b = 0; model_.groups[g].is_draft && b < common; ++b) {
+        if (rows[g][b] == s.rows[g][b] && rows[g][b] != kGone) {
+          return true;
+        }
+      }
+    }
+  }
+  return false;
+}
+
 void BlockWorld::step(bool deep) {
   if (!failure_.empty()) {
     return;
@@ -578,7 +598,8 @@ void BlockWorld::step(bool deep) {
   } else if (choice < 88) {
     evict();
   } else if (choice < 89 && has_draft_) {
-    if (const int id = random_sequence(); id >= 0) {
+    // Where forks share a run, what becomes of the drafter's pages depends on who ends first.
+    if (const int id = random_sequence(); id >= 0 && !shares_drafts(id)) {
       note("stop drafting #" + std::to_string(id));
       log_.clear();
       expect(manager_.stop_drafting(ids_[id]) == BlockStatus::kOk, "stop_drafting");

@@ -112,10 +112,12 @@ class BlockWorld {
   void check_status(BlockStatus status, const Plan& plan);
   [[nodiscard]] std::int64_t told_hit(const PrefixQuery& query, bool draft) const;
   [[nodiscard]] std::int64_t expected_hit(const PrefixQuery& query, bool draft, std::int64_t told);
+  void let_fail(bool drafters);
   [[nodiscard]] bool has_group(const NaiveSequence& s, std::size_t group) const;
 
   PrefixQuery random_query(std::vector<std::int32_t>& tokens);
   int random_sequence();
+  [[nodiscard]] bool shares_drafts(int id) const;
   void advance();
   void admit();
   void admit_with(const AdmitRequest& request, const std::function<AdmitOutcome()>& call);
@@ -149,6 +151,7 @@ class BlockWorld {
   std::vector<NamespaceId> namespaces_{NamespaceId{0}};
   std::map<std::pair<std::int32_t, std::int32_t>, std::int64_t> quotas_{};  // tenant, pool
   bool has_draft_ = false, only_full_ = true;
+  bool was_injected_ = false;  ///< the last attempt made do with what did not fail
   std::int64_t lookahead_ = 0, draft_limit_ = 0;
   std::int64_t now_ = 0;
   int next_id_ = 0;

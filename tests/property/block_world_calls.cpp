@@ -139,11 +139,15 @@ void BlockWorld::admit_with(const AdmitRequest& request,
     outcome = call();
     return outcome.status;
   };
+  // Without room for its drafter a sequence may go on without.
+  let_fail(mode != DraftMode::kIfRoom || dice_.one_in(4));
   const BlockStatus status = attempt(once);
+  let_fail(true);
   if (!failure_.empty()) {
     return;
   }
-  expect(probed.status == status && probed.hit == outcome.hit, "probe foretold something else");
+  expect(was_injected_ || (probed.status == status && probed.hit == outcome.hit),
+         "probe foretold something else");
   const Plan with = plan_for(draft);
   const Plan without = draft && mode == DraftMode::kIfRoom ? plan_for(false) : with;
   if (status == BlockStatus::kNoSlot) {
@@ -163,7 +167,7 @@ void BlockWorld::admit_with(const AdmitRequest& request,
   if (draft && !drafts) {
     expect(mode == DraftMode::kIfRoom && outcome.draft_notice == DraftNotice::kNoRoom,
            "runs without its drafter");
-    expect(!has_room(with, true, &NaivePage::fence) || !quota_allows(with, true),
+    expect(was_injected_ || !has_room(with, true, &NaivePage::fence) || !quota_allows(with, true),
            "no drafter, with room for it");
   }
   if (beyond) {
@@ -307,6 +311,8 @@ void BlockWorld::commit() {
   note("commit " + std::to_string(count) + (is_prompt ? " of the prompt" : "") + " to #" +
        std::to_string(id) + " of " + std::to_string(s.committed));
   log_.clear();
+  // A snapshot that finds no slot is left out.
+  log_.fail_at = dice_.one_in(4) ? dice_.below(2) : -1;
   const BlockStatus status = is_prompt ? manager_.commit_prompt(ids_[id], Tokens{count})
                                        : manager_.commit(ids_[id], tokens);
   expect(status == BlockStatus::kOk, "commit answered by ", to_string(status));
@@ -380,6 +386,10 @@ void BlockWorld::fork() {
     return;
   }
   NaiveSequence& parent = model_.sequences[id];
+  // What the fork generates itself is its own, also where the parent's prompt goes on in public.
+  const std::int64_t prompt = std::min(parent.prompt, parent.committed);
+  PrefixQuery query = parent.query;
+  query.tokens = query.tokens.first(static_cast<std::size_t>(prompt));
   note("fork #" + std::to_string(id) + " at " + std::to_string(parent.committed));
   ForkOutcome outcome;
   const BlockStatus status = attempt([&] {
@@ -393,11 +403,11 @@ void BlockWorld::fork() {
   for (std::size_t g = 0; g < model_.groups.size(); ++g) {
     if (has_group(parent, g) && model_.paged(g)) {
       const std::int64_t p = model_.slots(g);
-      charge(plan, parent.query, g, parent.committed / p * p, parent.committed);
+      charge(plan, query, g, parent.committed / p * p, parent.committed);
       // Complete pages of an incomplete prefix block may be copied as well.
       plan.most[g] = ceil_div(parent.committed % model_.block, p);
     } else if (has_group(parent, g)) {
-      PrefixQuery own = parent.query;
+      PrefixQuery own = query;
       own.public_tokens = Tokens{0};
       if (model_.is(g, GroupKind::kState)) {
         charge(plan, own, g, 0, 1);
@@ -417,14 +427,15 @@ void BlockWorld::fork() {
     prompts_[child] = prompts_[id];
     NaiveSequence s = parent;
     s.reserved = s.committed;
-    // Whether the fork has the rest of a prompt that is not committed yet is not said.
-    s.prompt = manager_.lengths(outcome.sequence).prompt.count();
-    expect(s.prompt == parent.prompt || s.prompt == s.committed, "prompt of a fork");
-    // What it generates itself is private.
-    prompts_[child].resize(std::min(prompts_[child].size(), static_cast<std::size_t>(s.prompt)));
+    s.prompt = prompt;
+    expect(manager_.lengths(outcome.sequence).prompt.count() == prompt, "prompt of a fork");
+    prompts_[child].resize(static_cast<std::size_t>(prompt));
     s.query.tokens = prompts_[child];
-    s.tokens.resize(static_cast<std::size_t>(std::max(s.prompt, s.committed)));
-    s.runs.resize(s.tokens.size() + 1);
+    s.tokens.resize(static_cast<std::size_t>(s.committed));
+    s.runs = {0};
+    for (const std::int32_t token : s.tokens) {
+      s.runs.push_back(model_.extend(s.query, s.runs.back(), std::ssize(s.runs) - 1, token));
+    }
     model_.sequences[child] = s;
     read_rows();
     take_copies(nullptr);
@@ -468,6 +479,7 @@ void BlockWorld::finish(int id) {
           std::vector<std::int32_t> tokens(s.tokens.begin(), s.tokens.begin() + s.committed);
           tokens.push_back(std::numeric_limits<std::int32_t>::max());
           PrefixQuery query = s.query;
+          query.public_tokens = std::min(query.public_tokens, Tokens{std::ssize(s.query.tokens)});
           query.tokens = tokens;
           blocks = std::min(blocks, manager_.match_prefix(query).matched.count() / model_.block);
         }
@@ -545,6 +557,7 @@ void BlockWorld::suspend(bool preempt) {
       }
     }
   }
+  const bool lingers = !model_.lingering.empty();
   std::optional<PreemptReceipt> receipt;
   if (preempt) {
     receipt = must(manager_.preempt(ids_[id]));
@@ -565,8 +578,8 @@ void BlockWorld::suspend(bool preempt) {
     for (const PoolPages& line : receipt->pages) {
       told += line.pool == PoolId{static_cast<std::int32_t>(p)} ? line.pages.count() : 0;
     }
-    expect(told == pages || !model_.pins.empty() || !model_.lingering.empty(), "a receipt of ",
-           told, " pages instead of ", pages);
+    expect(told == pages || !model_.pins.empty() || lingers || !model_.lingering.empty(),
+           "a receipt of ", told, " pages instead of ", pages);
     expect(pages == 0 || receipt->free_at == Epoch{model_.opened}, "a receipt's epoch");
   }
   suspended_.push_back(std::move(kept));

@@ -79,18 +79,20 @@ void BlockWorld::compare_contents(int id) {
       }
       const std::vector<Run>& slots = model_.page(g, s.rows[g][b]).slots;
       if (model_.is(g, GroupKind::kState)) {
-        expect(
-            s.committed == 0 || slots == std::vector{s.runs[static_cast<std::size_t>(s.committed)]},
-            "#", id, ": ", model_.groups[g].name, ": page ", s.rows[g][b],
-            " is not the state of its ", s.committed, " tokens but of ",
-            slots.empty() ? 0 : std::ranges::find(s.runs, slots[0]) - s.runs.begin());
+        expect(s.committed == 0 || slots == std::vector{model_.content(
+                                                s.runs[static_cast<std::size_t>(s.committed)])},
+               "#", id, ": ", model_.groups[g].name, ": page ", s.rows[g][b],
+               " is not the state of its ", s.committed, " tokens but of ",
+               slots.empty() ? 0 : std::ranges::find(s.runs, slots[0], [&](Run run) {
+                                     return model_.content(run);
+                                   }) - s.runs.begin());
       }
       const std::int64_t first = static_cast<std::int64_t>(b) * p;
       for (std::int64_t t = first; model_.paged(g) && t < std::min(first + p, s.committed); ++t) {
-        expect(
-            static_cast<std::size_t>(t % p) < slots.size() &&
-                slots[static_cast<std::size_t>(t % p)] == s.runs[static_cast<std::size_t>(t + 1)],
-            "#", id, ": ", model_.groups[g].name, ": token ", t, " is not in its page");
+        expect(static_cast<std::size_t>(t % p) < slots.size() &&
+                   slots[static_cast<std::size_t>(t % p)] ==
+                       model_.content(s.runs[static_cast<std::size_t>(t + 1)]),
+               "#", id, ": ", model_.groups[g].name, ": token ", t, " is not in its page");
       }
     }
   }

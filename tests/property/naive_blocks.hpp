@@ -31,7 +31,7 @@ struct NaivePage {
   bool held = false;           ///< by a sequence or pin
   std::uint64_t fence = 0;     ///< epoch that frees it, once it is not held
   std::uint64_t earliest = 0;  ///< the same if an eviction does not raise new fences
-  std::vector<Run> slots{};    ///< what is written there
+  std::vector<Run> slots{};    ///< what is written there, by `content`
 };
 struct NaiveWrite {
   NaivePage* to = nullptr;
@@ -117,8 +117,16 @@ class NaiveBlocks {
   }
   Run extend(const PrefixQuery& query, Run run, std::int64_t position, std::int32_t token) {
     const std::tuple key{run, scope(query, position), token};
-    return runs_.try_emplace(key, runs_.size() + 1).first->second;
+    const auto [at, is_new] = runs_.try_emplace(key, runs_.size() + 1);
+    if (is_new) {
+      const auto adapter = names[static_cast<std::size_t>(query.name_space.value())].adapter;
+      contents_.push_back(
+          texts_.try_emplace({content(run), adapter, token}, texts_.size() + 1).first->second);
+    }
+    return at->second;
   }
+  /// What a run's last token leaves in a page: it depends on tokens and adapter, not on the scope.
+  [[nodiscard]] Run content(Run run) const { return contents_[static_cast<std::size_t>(run)]; }
   std::vector<Run> runs(const PrefixQuery& query) {
     std::vector<Run> runs{0};
     for (const std::int32_t token : query.tokens) {
@@ -129,7 +137,7 @@ class NaiveBlocks {
 
   /// The step that has been committed wrote tokens [first, last) of a sequence.
   void write(const NaiveSequence& s, std::int64_t first, std::int64_t last) {
-    const auto run = [&](std::int64_t t) { return s.runs[static_cast<std::size_t>(t)]; };
+    const auto run = [&](std::int64_t t) { return content(s.runs[static_cast<std::size_t>(t)]); };
     for (std::size_t g = 0; g < groups.size(); ++g) {
       if (is(g, GroupKind::kState) && !s.rows[g].empty()) {
         writes.push_back({&page(g, s.rows[g][0]), 0, run(first), run(last)});
@@ -292,6 +300,8 @@ class NaiveBlocks {
 
  private:
   std::map<std::tuple<Run, std::int32_t, std::int32_t>, Run> runs_{};
+  std::map<std::tuple<Run, std::string, std::int32_t>, Run> texts_{};
+  std::vector<Run> contents_{0};  ///< [run]
 };
 
 }  // namespace kvpool::test

@@ -6,15 +6,9 @@
 #include "block/manager_impl.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 
 namespace kvpool {
-/// What an admission has got hold of before it is decided.
-struct BlockManager::Impl::Admission {
-  std::array<block::Extent, kMostTokenRuns> extents{};
-  std::size_t pieces = 0;
-};
 
 bool BlockManager::Impl::is_valid(const PrefixQuery& query) const noexcept {
   return !query.tokens.empty() && query.tokens.size() <= static_cast<std::size_t>(INT32_MAX) &&
@@ -151,45 +145,45 @@ BlockStatus BlockManager::Impl::try_admit(const AdmitRequest& request, const Mat
           0, group.by_page.ceil(reserve) - group.by_page.floor(std::max(hit, public_end)));
     }
   }
-  // What the hit holds may not be evicted for the rest.
-  const auto pin = [&](std::uint32_t run, std::uint32_t first, std::uint32_t blocks) {
+  // What the hit holds may not be evicted for the rest, nor counted on when it settles.
+  const auto mark = [&](std::uint32_t run, std::uint32_t first, std::uint32_t blocks, bool keeps) {
     const Run& of = runs[run];
-    if (of.locks != 0 || of.has(Run::kCooling)) {
+    if (of.locks != 0) {
       return;
     }
+    const bool cools = of.has(Run::kCooling);
+    (cools ? need.pinned_cooling_units : need.pinned_units) += keeps ? of.capacity : 0;
     for (std::size_t g = 0; g < groups.size(); ++g) {
       Group& group = groups[g];
       if (group.independent || (group.draft && !of.has(Run::kDraft))) {
         continue;
       }
-      need.pinned[g] += blocks * group.per_block;
+      const std::int64_t pages = keeps ? blocks * group.per_block : 0;
+      (cools ? need.pinned_cooling : need.pinned)[g] += pages;
       if (of.tenant == need.tenant) {
-        need.pinned_own[static_cast<std::size_t>(group.pool)] += blocks * group.per_block;
+        (cools ? need.pinned_own_cooling : need.pinned_own)[static_cast<std::size_t>(group.pool)] +=
+            pages;
       }
-      if (group.pages->shared) {
-        const std::size_t place =
-            (std::size_t{of.start} + first) * static_cast<std::size_t>(group.per_block);
-        for (std::size_t i = 0; i < blocks * static_cast<std::size_t>(group.per_block); ++i) {
-          group.pages->mark_busy(group.group_in_pool, group.by_unit[place + i]);
-        }
-      }
-    }
-  };
-  const auto unpin = [&](std::uint32_t run, std::uint32_t first, std::uint32_t blocks) {
-    const Run& of = runs[run];
-    if (!any_shared || of.locks != 0 || of.has(Run::kCooling)) {
-      return;
-    }
-    for (Group& group : groups) {
-      if (group.independent || !group.pages->shared || (group.draft && !of.has(Run::kDraft))) {
+      if (!group.pages->shared) {
         continue;
       }
       const std::size_t place =
           (std::size_t{of.start} + first) * static_cast<std::size_t>(group.per_block);
       for (std::size_t i = 0; i < blocks * static_cast<std::size_t>(group.per_block); ++i) {
-        group.pages->mark_idle(group.group_in_pool, group.by_unit[place + i], level_of(of));
+        const std::int32_t page = group.by_unit[place + i];
+        group.pages->count_as_held(group.group_in_pool, page, !cools, keeps ? 1 : -1);
       }
     }
+  };
+  const auto mark_page = [&](std::size_t g, std::int32_t page, const Meta& meta, bool keeps) {
+    const bool cools = meta.has(Meta::kCooling);
+    const std::int64_t pages = keeps ? 1 : 0;
+    (cools ? need.pinned_cooling : need.pinned)[g] += pages;
+    if (meta.tenant == need.tenant) {
+      (cools ? need.pinned_own_cooling
+             : need.pinned_own)[static_cast<std::size_t>(groups[g].pool)] += pages;
+    }
+    groups[g].pages->count_as_held(groups[g].group_in_pool, page, !cools, keeps ? 1 : -1);
   };
   const auto each_pinned = [&](const auto& call) {
     std::uint32_t blocks = match.at.blocks;
@@ -206,19 +200,20 @@ BlockStatus BlockManager::Impl::try_admit(const AdmitRequest& request, const Mat
   const auto each_page = [&](const auto& call) {
     for_each_window_page(match.at, hit, draft, [&](std::size_t g, std::int64_t, std::int32_t page) {
       const Meta& meta = meta_of(groups[g], page);
-      if (meta.holders == 0 && meta.has(Meta::kListed)) {
+      if (meta.holders == 0) {
         call(g, page, meta);
       }
     });
   };
-  each_pinned(pin);
-  each_page([&](std::size_t g, std::int32_t page, const Meta& meta) {
-    ++need.pinned[g];
-    if (meta.tenant == need.tenant) {
-      ++need.pinned_own[static_cast<std::size_t>(groups[g].pool)];
-    }
-    groups[g].pages->mark_busy(groups[g].group_in_pool, page);
-  });
+  const auto mark_all = [&](bool keeps) {
+    each_pinned([&](std::uint32_t run, std::uint32_t first, std::uint32_t blocks) {
+      mark(run, first, blocks, keeps);
+    });
+    each_page([&](std::size_t g, std::int32_t page, const Meta& meta) {
+      mark_page(g, page, meta, keeps);
+    });
+  };
+  mark_all(true);
   BlockStatus status = check(need);
   if (status == BlockStatus::kOk && request.must_fit.count() > reserve) {
     Need later = need;
@@ -238,10 +233,7 @@ BlockStatus BlockManager::Impl::try_admit(const AdmitRequest& request, const Mat
     }
     status = check(later);
   }
-  each_page([&](std::size_t g, std::int32_t page, const Meta& meta) {
-    groups[g].pages->mark_idle(groups[g].group_in_pool, page, meta.level);
-  });
-  each_pinned(unpin);
+  mark_all(false);
   return status;
 }
 
@@ -271,95 +263,93 @@ AdmitOutcome BlockManager::Impl::admit(const AdmitRequest& request, bool only_pr
     draft = false;
     outcome.draft_notice = DraftNotice::kBeyondLimit;
   }
-  Admission admission;
   Need need{groups.size()};
   Match match;
   std::int64_t reserve = 0;
+  std::uint32_t units = 0;
   BlockStatus status = BlockStatus::kOk;
   while (true) {
-    status = BlockStatus::kOk;
     match = caches ? this->match(request.prompt, draft) : Match{};
-    if (!only_probe) {
-      // Places for the tokens; rarely, runs have to go for them.
-      const std::int64_t rest = count - match.hit.whole_blocks.count();
-      // Room for tokens to come is a wish, but for the next one.
-      const auto least = static_cast<std::uint32_t>(by_block.floor(rest) + 1);
-      const auto units = static_cast<std::uint32_t>(
-          by_block.ceil(rest) + std::max<std::int64_t>(1, kTokenRoom / block_tokens));
-      const auto run_count =
-          static_cast<std::uint32_t>(kMostTokenRuns + 4 + 2 * request.retention.prompt.size());
-      if (runs.free_runs() < run_count || runs.extents().free_units() < least) {
-        lock(match.at.run);
-        const bool made = make_room(run_count, least);
-        unlock(match.at.run);
-        if (!made) {
-          return refused(BlockStatus::kNoSlot);
-        }
-        match = caches ? this->match(request.prompt, draft) : Match{};
-      }
-      std::uint32_t left = units;
-      while (left != 0 && admission.pieces < kMostTokenRuns) {
-        const block::Extent extent = runs.extents().allocate(left);
-        if (extent.units == 0) {
-          break;
-        }
-        admission.extents[admission.pieces++] = extent;
-        left -= extent.units;
-      }
-      status = units - left >= least ? BlockStatus::kOk : BlockStatus::kNoSlot;
-    }
-    if (status == BlockStatus::kOk) {
+    // Room for the next token beside those of the prompt; for more it is a wish.
+    units = static_cast<std::uint32_t>(by_block.floor(count - match.hit.whole_blocks.count()) + 1);
+    reserve = std::max(asked, match.hit.tokens.count());
+    status = try_admit(request, match, draft, reserve, need);
+    if (status != BlockStatus::kOk && match.hit.partial.count() != 0) {
+      // Without the copy, whose source it would have to spare.
+      match.hit.partial = Tokens{0};
+      match.hit.tokens = match.hit.whole_blocks;
       reserve = std::max(asked, match.hit.tokens.count());
       status = try_admit(request, match, draft, reserve, need);
-      if (status != BlockStatus::kOk && match.hit.partial.count() != 0) {
-        // Without the copy, whose source it would have to spare.
-        match.hit.partial = Tokens{0};
-        match.hit.tokens = match.hit.whole_blocks;
-        reserve = std::max(asked, match.hit.tokens.count());
-        status = try_admit(request, match, draft, reserve, need);
+    }
+    if (status == BlockStatus::kOk) {
+      status = check_units(units, need.pinned_units, need.pinned_cooling_units);
+    }
+    if (status == BlockStatus::kOk && !only_probe && !gate_admits(need)) {
+      status = BlockStatus::kNoPages;
+      if (!groups[static_cast<std::size_t>(shortage_lines.front().group.value())].draft) {
+        break;
       }
     }
     if (status == BlockStatus::kOk || !draft || mode != DraftMode::kIfRoom) {
       break;
     }
-    for (; admission.pieces != 0; --admission.pieces) {
-      runs.extents().free(admission.extents[admission.pieces - 1]);
-    }
     draft = false;
     outcome.draft_notice = DraftNotice::kNoRoom;
   }
-  if (status == BlockStatus::kOk && !only_probe) {
-    const std::size_t room = copies.capacity() - copies.size();
-    if (room < static_cast<std::size_t>(pages_per_block)) {
-      status = BlockStatus::kCopiesFull;
-      shortage_lines.clear();
-      shortage = {.status = status};
-    } else if (!gate_admits(need)) {
-      status = BlockStatus::kNoPages;
-    }
-  }
-  if (status != BlockStatus::kOk || only_probe) {
-    for (; admission.pieces != 0; --admission.pieces) {
-      runs.extents().free(admission.extents[admission.pieces - 1]);
-    }
+  outcome.hit = match.hit;
+  if (only_probe) {
     counters.refused += status != BlockStatus::kOk ? 1 : 0;
-    if (status == BlockStatus::kNoSlot) {
+    outcome.status = status;
+    return outcome;
+  }
+  if (status == BlockStatus::kOk &&
+      copies.capacity() - copies.size() < static_cast<std::size_t>(pages_per_block)) {
+    status = BlockStatus::kCopiesFull;
+  }
+  std::uint32_t room = kNil;
+  if (status == BlockStatus::kOk) {
+    const auto spare = static_cast<std::uint32_t>(4 + 2 * request.retention.prompt.size());
+    const auto wish =
+        static_cast<std::uint32_t>(std::max<std::int64_t>(1, kTokenRoom / block_tokens));
+    room = allot_beside(match, units, wish, spare);
+    status = room != kNil ? BlockStatus::kOk : BlockStatus::kNoSlot;
+  }
+  if (status != BlockStatus::kOk) {
+    ++counters.refused;
+    if (status == BlockStatus::kNoSlot || status == BlockStatus::kCopiesFull) {
       shortage_lines.clear();
       shortage = {.status = status};
     }
     outcome.status = status;
-    outcome.hit = match.hit;
     return outcome;
   }
   outcome.status = BlockStatus::kOk;
-  outcome.hit = match.hit;
-  outcome.sequence = start(request, match, draft, reserve, need, admission, outcome.draft_notice);
+  outcome.sequence = start(request, match, draft, reserve, need, room, outcome.draft_notice);
   return outcome;
 }
 
+/// As `allot`, and nothing of a hit is evicted for it.
+std::uint32_t BlockManager::Impl::allot_beside(const Match& match, std::uint32_t least,
+                                               std::uint32_t wish, std::uint32_t spare) noexcept {
+  if (const std::uint32_t room = allot(least, wish, spare, false); room != kNil) {
+    return room;
+  }
+  const bool copies_pages = match.hit.partial.count() != 0;
+  lock(match.at.run);
+  if (copies_pages) {
+    lock(match.partial_run);
+  }
+  const std::uint32_t room = allot(least, wish, spare, true);
+  if (copies_pages) {
+    unlock(match.partial_run);
+  }
+  unlock(match.at.run);
+  return room;
+}
+
 SequenceId BlockManager::Impl::start(const AdmitRequest& request, const Match& match, bool draft,
-                                     std::int64_t reserve, const Need& need,
-                                     const Admission& admission, DraftNotice notice) noexcept {
+                                     std::int64_t reserve, const Need& need, std::uint32_t room,
+                                     DraftNotice notice) noexcept {
   const std::uint32_t index = free_sequences.back();
   free_sequences.pop_back();
   const std::size_t sequence = index;
@@ -444,8 +434,11 @@ SequenceId BlockManager::Impl::start(const AdmitRequest& request, const Match& m
   std::uint32_t parent = attached;
   std::int64_t token = hit;
   h.write = nullptr;
-  for (std::size_t i = 0; i < admission.pieces; ++i) {
-    block::Extent piece = admission.extents[i];
+  while (room != kNil) {
+    block::Extent piece{.start = runs[room].start, .units = runs[room].capacity};
+    const std::uint32_t next_room = runs[room].list.next;
+    runs.free(room);
+    room = next_room;
     while (piece.units != 0) {
       Segment segment = segment_at(c, request.retention, token);
       while (segment.end != INT64_MAX) {

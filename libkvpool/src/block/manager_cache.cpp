@@ -13,6 +13,8 @@ namespace kvpool {
 void BlockManager::Impl::count_pages(std::uint32_t run, std::uint32_t first, std::uint32_t blocks,
                                      std::int64_t idle, std::int64_t cooling) noexcept {
   const Run& of = runs[run];
+  idle_units += idle * of.capacity;
+  cooling_units += cooling * of.capacity;
   for (Group& group : groups) {
     if (group.independent || (group.draft && !of.has(Run::kDraft))) {
       continue;
@@ -23,14 +25,17 @@ void BlockManager::Impl::count_pages(std::uint32_t run, std::uint32_t first, std
     Tenant& tenant = tenant_of(of.tenant, group.pool);
     tenant.idle += idle * pages;
     tenant.cooling += cooling * pages;
-    if (group.pages->shared && idle != 0) {
+    if (group.pages->shared) {
       const std::int32_t* const entries =
           group.by_unit.data() +
           (std::size_t{of.start} + first) * static_cast<std::size_t>(group.per_block);
       for (std::int64_t i = 0; i < pages; ++i) {
+        if (cooling != 0) {
+          group.pages->mark_cooling(group.group_in_pool, entries[i], cooling > 0);
+        }
         if (idle > 0) {
           group.pages->mark_idle(group.group_in_pool, entries[i], level_of(of));
-        } else {
+        } else if (idle < 0) {
           group.pages->mark_busy(group.group_in_pool, entries[i]);
         }
       }
@@ -163,6 +168,7 @@ void BlockManager::Impl::drop_block(std::uint32_t run) noexcept {
       } else {
         --group.cooling;
         --tenant.cooling;
+        group.pages->mark_cooling(group.group_in_pool, page, false);
         group.pages->give_back(group.group_in_pool, page, false);
       }
     }
@@ -182,6 +188,7 @@ void BlockManager::Impl::remove_run(std::uint32_t run) noexcept {
   } else if (of.has(Run::kCooling)) {
     cooling_runs.erase(run, [this](std::uint32_t i) -> Link& { return runs[i].list; });
   }
+  (of.has(Run::kCooling) ? cooling_units : idle_units) -= of.capacity;
   runs.unpublish(run);
   runs.extents().free({.start = of.start, .units = of.capacity});
   runs.free(run);
@@ -254,6 +261,53 @@ bool BlockManager::Impl::make_room(std::uint32_t run_count, std::uint32_t units)
     }
   }
   return true;
+}
+
+BlockStatus BlockManager::Impl::check_units(std::uint32_t least, std::int64_t kept,
+                                            std::int64_t kept_cooling) noexcept {
+  const std::int64_t units = runs.extents().free_units() + idle_units - kept;
+  if (units >= least) {
+    return BlockStatus::kOk;
+  }
+  shortage_lines.clear();
+  shortage = {.status = BlockStatus::kNoSlot};
+  if (units + cooling_units - kept_cooling >= least) {
+    shortage.status = BlockStatus::kUnsettled;
+    shortage.settles_at = Epoch{opened};
+  }
+  return shortage.status;
+}
+
+std::uint32_t BlockManager::Impl::allot(std::uint32_t least, std::uint32_t wish,
+                                        std::uint32_t spare, bool evicts) noexcept {
+  std::uint32_t first = kNil;
+  std::uint32_t last = kNil;
+  std::uint32_t missing = least;
+  do {
+    if (evicts ? !make_room(spare + 1, missing)
+               : runs.free_runs() <= spare || runs.extents().free_units() < missing) {
+      free_chain(first);
+      return kNil;
+    }
+    // The largest piece when none has all that is missing.
+    const block::Extent piece = runs.extents().allocate(missing + wish);
+    const std::uint32_t run = runs.allocate();
+    runs[run].start = piece.start;
+    runs[run].capacity = piece.units;
+    (first == kNil ? first : runs[last].list.next) = run;
+    last = run;
+    missing -= std::min(missing, piece.units);
+  } while (missing != 0);
+  return first;
+}
+
+void BlockManager::Impl::free_chain(std::uint32_t first) noexcept {
+  for (std::uint32_t run = first; run != kNil;) {
+    const std::uint32_t next = runs[run].list.next;
+    runs.extents().free({.start = runs[run].start, .units = runs[run].capacity});
+    runs.free(run);
+    run = next;
+  }
 }
 
 // Matching

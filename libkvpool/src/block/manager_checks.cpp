@@ -40,6 +40,7 @@ struct BlockManager::Impl::Audit {
     for (const Pool& pool : m.pools) {
       users.emplace_back(pool.pages.impl().slots(), 0U);
       holders.emplace_back(pool.pages.impl().slots(), 0U);
+      held.emplace_back(pool.pages.impl().slots(), false);
     }
   }
 
@@ -90,8 +91,11 @@ struct BlockManager::Impl::Audit {
     ++users[static_cast<std::size_t>(of.pool)][slot];
     return slot;
   }
-  void use_alone(std::size_t group, std::int32_t page, std::string_view by) {
+  void use_alone(std::size_t group, std::int32_t page, bool is_held, std::string_view by) {
     const auto slot = use(group, page, by);
+    if (slot.has_value() && is_held) {
+      held[static_cast<std::size_t>(m.groups[group].pool)][*slot] = true;
+    }
     if (slot.has_value() && users[static_cast<std::size_t>(m.groups[group].pool)][*slot] > 1) {
       add_page(FindingKind::kDoubleUse, group, page, fmt::format("has two users, one is {}", by));
     }
@@ -99,6 +103,7 @@ struct BlockManager::Impl::Audit {
   void hold(std::size_t group, std::int32_t page, std::string_view by) {
     if (const auto slot = use(group, page, by)) {
       ++holders[static_cast<std::size_t>(m.groups[group].pool)][*slot];
+      held[static_cast<std::size_t>(m.groups[group].pool)][*slot] = true;
     }
   }
 
@@ -107,12 +112,15 @@ struct BlockManager::Impl::Audit {
   void sequences();
   void tree();
   void pages();
+  void held_slabs(std::size_t p);
 
   const Impl& m;
   std::vector<Finding> findings;
   /// By pool and slot: runs and sequences that have the page, and holders of independent pages.
   std::vector<std::vector<std::uint32_t>> users;
   std::vector<std::vector<std::uint32_t>> holders;
+  /// By pool and slot: a sequence or pin has the page.
+  std::vector<std::vector<bool>> held;
 };
 
 void BlockManager::Impl::Audit::counters() {
@@ -278,7 +286,7 @@ void BlockManager::Impl::Audit::sequences() {
       expect(base == 0, FindingKind::kStructure,
              fmt::format("{}: its path begins at token {}", by, base));
       for (std::int64_t column = recorded / of.page; column < at.end; ++column) {
-        use_alone(g, row[column], by);
+        use_alone(g, row[column], true, by);
       }
     }
   }
@@ -362,7 +370,7 @@ void BlockManager::Impl::Audit::tree() {
            has_pages && i < first + of.blocks * static_cast<std::size_t>(group.per_block); ++i) {
         const std::int32_t page = group.by_unit[i];
         if (!group.independent) {
-          use_alone(g, page, by);
+          use_alone(g, page, of.locks != 0, by);
           idle_pages[g] += of.locks == 0 && !of.has(Run::kCooling) ? 1 : 0;
           cooling_pages[g] += of.has(Run::kCooling) ? 1 : 0;
           continue;
@@ -446,6 +454,33 @@ void BlockManager::Impl::Audit::pages() {
                      fmt::format("{}: holders of page {}", m.described[group].name, page));
       }
     }
+    if (pool.shared) {
+      held_slabs(p);
+    }
+  }
+}
+
+void BlockManager::Impl::Audit::held_slabs(std::size_t p) {
+  const PagePool::Impl& pool = m.pools[p].pages.impl();
+  const std::string& name = m.descriptors[p].name;
+  std::int64_t unheld = 0;
+  std::vector<std::int64_t> spare(pool.groups.size());
+  for (std::int32_t s = pool.first_slab; s < pool.slabs_end; ++s) {
+    const auto first = held[p].begin() + std::int64_t{s} * pool.slots_per_slab;
+    const std::int64_t counted = std::count(first, first + pool.slots_per_slab, true);
+    const PagePool::Impl::Slab& slab = pool.slabs[static_cast<std::size_t>(s)];
+    expect_equal(counted, slab.held, fmt::format("{}: held pages of slab {}", name, s));
+    if (counted == 0) {
+      ++unheld;
+    } else {
+      const auto group = static_cast<std::size_t>(slab.owner - 1);
+      spare[group] += pool.groups[group].pages_per_slab - counted;
+    }
+  }
+  expect_equal(unheld, pool.unheld_slabs, fmt::format("{}: slabs without held pages", name));
+  for (std::size_t g = 0; g < spare.size(); ++g) {
+    expect_equal(spare[g], pool.groups[g].spare_later,
+                 fmt::format("{}: spare pages once all has settled", name));
   }
 }
 

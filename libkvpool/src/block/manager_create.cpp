@@ -148,7 +148,7 @@ Result<void> BlockManager::Impl::set_up(std::span<const PoolDescriptor> pool_des
       options.max_cached_runs != 0
           ? options.max_cached_runs
           : (pooled_blocks != 0 ? pooled_blocks : units.saturated()) / 5 + 64;
-  const std::int64_t run_count = most_runs + 2 * sequences + std::int64_t{4} * kMostTokenRuns;
+  const std::int64_t run_count = most_runs + 2 * sequences + block::kSpareRuns;
   if (units.saturated() > kMostTokens || run_count > kMostTokens ||
       (units * block_tokens).saturated() > (std::int64_t{1} << 40)) {
     return Error{.code = ErrorCode::kOutOfRange,

@@ -16,7 +16,6 @@
 namespace kvpool {
 
 using block::kMaxGroups;
-using block::kMostTokenRuns;
 using block::kTokenRoom;
 
 /// Inside of the block manager. A page is *held* (by a sequence or pin), *idle* (cached, may be
@@ -166,6 +165,19 @@ struct BlockManager::Impl : block::ManagerTables {
   std::uint32_t end_at(Cursor cursor) noexcept;
   /// Evicts whole runs until so many runs and units are free.
   bool make_room(std::uint32_t run_count, std::uint32_t units) noexcept;
+  /// Runs with room for `least` units of tokens in as many pieces as it takes, chained by
+  /// `list.next`, and for `wish` more where they come with the last piece. Leaves `spare` runs
+  /// free. `evicts`: where units or runs are missing. `kNil` when there is no room even so.
+  [[nodiscard]] std::uint32_t allot(std::uint32_t least, std::uint32_t wish, std::uint32_t spare,
+                                    bool evicts) noexcept;
+  [[nodiscard]] std::uint32_t allot_beside(const Match& match, std::uint32_t least,
+                                           std::uint32_t wish, std::uint32_t spare) noexcept;
+  /// Gives back what `allot` returned, or the rest of such a chain.
+  void free_chain(std::uint32_t first) noexcept;
+  /// Whether `allot` has the units: `kOk`, `kUnsettled` or `kNoSlot`.
+  /// @param kept units of idle runs that have to stay, and of cooling ones
+  [[nodiscard]] BlockStatus check_units(std::uint32_t least, std::int64_t kept,
+                                        std::int64_t kept_cooling) noexcept;
   [[nodiscard]] Match match(const PrefixQuery& query, bool draft) const noexcept;
   [[nodiscard]] std::int64_t clip(Cursor at, std::int64_t length, std::int64_t limit,
                                   bool draft) const noexcept;
@@ -208,7 +220,6 @@ struct BlockManager::Impl : block::ManagerTables {
   void trim(std::uint32_t run) noexcept;
 
   // manager_sequences.cpp -------------------------------------------------------------------------
-  struct Admission;
   [[nodiscard]] bool is_valid(const AdmitRequest& request) const noexcept;
   /// Its tokens are not looked at: unknown ones match nothing.
   [[nodiscard]] bool is_valid(const PrefixQuery& query) const noexcept;
@@ -218,7 +229,7 @@ struct BlockManager::Impl : block::ManagerTables {
   [[nodiscard]] BlockStatus try_admit(const AdmitRequest& request, const Match& match, bool draft,
                                       std::int64_t reserve, Need& need) noexcept;
   SequenceId start(const AdmitRequest& request, const Match& match, bool draft,
-                   std::int64_t reserve, const Need& need, const Admission& admission,
+                   std::int64_t reserve, const Need& need, std::uint32_t room,
                    DraftNotice notice) noexcept;
   [[nodiscard]] Segment segment_at(const Cold& of, const RetentionPolicy& retention,
                                    std::int64_t token) const noexcept;

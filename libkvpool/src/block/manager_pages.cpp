@@ -35,8 +35,8 @@ BlockStatus BlockManager::Impl::check(const Need& need) noexcept {
       const std::size_t g = pool.first_group;
       const std::int64_t now_there = available(g) - need.pinned[g];
       fits = need.pages[g] <= now_there;
-      fits_later = need.pages[g] <=
-                   now_there + groups[g].cooling + static_cast<std::int64_t>(pages.pending_count);
+      fits_later = need.pages[g] <= now_there + groups[g].cooling - need.pinned_cooling[g] +
+                                        static_cast<std::int64_t>(pages.pending_count);
     } else {
       std::int64_t slabs = 0;
       std::int64_t slabs_later = 0;
@@ -44,12 +44,12 @@ BlockStatus BlockManager::Impl::check(const Need& need) noexcept {
         const PagePool::Impl::Group& of =
             pages.groups[static_cast<std::size_t>(groups[g].group_in_pool)];
         const std::int64_t missing = need.pages[g] - of.spare;
-        const std::int64_t later = missing - groups[g].cooling - of.pending;
+        const std::int64_t later = need.pages[g] - of.spare_later;
         slabs += missing > 0 ? of.by_pages_per_slab.ceil(missing) : 0;
         slabs_later += later > 0 ? of.by_pages_per_slab.ceil(later) : 0;
       }
       fits = slabs <= pages.quiet_slabs;
-      fits_later = slabs_later <= pages.quiet_slabs;
+      fits_later = slabs_later <= pages.unheld_slabs;
     }
     if (fits) {
       continue;
@@ -67,7 +67,7 @@ BlockStatus BlockManager::Impl::check(const Need& need) noexcept {
           {.group = GroupId{static_cast<std::int32_t>(g)},
            .needed = Pages{need.pages[g]},
            .available = Pages{available(g) - (pages.shared ? 0 : need.pinned[g])},
-           .unsettled = Pages{groups[g].cooling + pending}});
+           .unsettled = Pages{groups[g].cooling - need.pinned_cooling[g] + pending}});
     }
   }
   if (status != BlockStatus::kOk) {
@@ -94,7 +94,7 @@ BlockStatus BlockManager::Impl::check(const Need& need) noexcept {
     if (own == 0 || over <= std::max<std::int64_t>(0, evictable)) {
       continue;
     }
-    const bool later = over <= evictable + tenant.cooling;
+    const bool later = over <= evictable + tenant.cooling - need.pinned_own_cooling[p];
     shortage_lines.clear();
     shortage = {.status = later ? BlockStatus::kUnsettled : BlockStatus::kOverQuota,
                 .tenant = TenantId{static_cast<std::int32_t>(need.tenant)},
@@ -325,6 +325,7 @@ void BlockManager::Impl::unlist_page(std::size_t group, std::int32_t page) noexc
     }
   } else {
     of.cooling_list.erase(slot, link);
+    of.pages->mark_cooling(of.group_in_pool, page, false);
     --of.cooling;
     --tenant_of(meta.tenant, of.pool).cooling;
   }
@@ -390,6 +391,7 @@ void BlockManager::Impl::let_go(std::size_t group, std::int32_t page, bool passe
   }
   meta.set(Meta::kCooling);
   of.cooling_list.push_back(slot, [&pool](std::uint32_t i) -> Link& { return pool.meta[i].list; });
+  of.pages->mark_cooling(of.group_in_pool, page, true);
   ++of.cooling;
   ++tenant_of(meta.tenant, of.pool).cooling;
 }

@@ -244,24 +244,22 @@ BlockStatus BlockManager::Impl::commit_slow(std::size_t sequence,
   }
   if (end < h.committed + count) {
     const std::int64_t missing = ceil_div(h.committed + count - end, block_tokens);
-    if (!make_room(kMostTokenRuns, static_cast<std::uint32_t>(missing))) {
+    const std::int64_t wish = std::max<std::int64_t>(0, token_room(end) - missing);
+    std::uint32_t room =
+        allot(static_cast<std::uint32_t>(missing), static_cast<std::uint32_t>(wish), 0, true);
+    if (room == kNil) {
       return BlockStatus::kNoSlot;
     }
-    std::int64_t left = std::max(missing, token_room(end));
-    for (std::uint32_t i = 0; i < kMostTokenRuns && end < h.committed + count; ++i) {
-      const block::Extent extent = runs.extents().allocate(static_cast<std::uint32_t>(left));
-      if (extent.units == 0) {
-        break;
-      }
-      left -= extent.units;
+    while (room != kNil) {
+      const block::Extent piece{.start = runs[room].start, .units = runs[room].capacity};
+      const std::uint32_t next = runs[room].list.next;
+      runs.free(room);
       const Segment segment = segment_at(c, {}, std::max<std::int64_t>(end, c.prompt));
-      const std::uint32_t run = add_run(sequence, segment, extent, last);
+      const std::uint32_t run = add_run(sequence, segment, piece, last);
       runs[last].list.next = run;
       last = run;
-      end += extent.units * block_tokens;
-    }
-    if (end < h.committed + count) {
-      return BlockStatus::kNoSlot;
+      end += piece.units * block_tokens;
+      room = next;
     }
   }
   std::int64_t at = h.committed;
@@ -493,32 +491,20 @@ ForkOutcome BlockManager::Impl::fork(std::size_t parent) noexcept {
   }
   const std::int64_t behind = committed - old.done;
   const auto least = static_cast<std::uint32_t>(by_block.floor(behind) + 1);
-  const auto units =
-      static_cast<std::uint32_t>(least + std::max<std::int64_t>(1, kTokenRoom / block_tokens));
-  if (!make_room(kMostTokenRuns + 1, least)) {
-    return refused(BlockStatus::kNoSlot);
-  }
+  const auto wish =
+      static_cast<std::uint32_t>(std::max<std::int64_t>(1, kTokenRoom / block_tokens));
   if (const BlockStatus status = check(need); status != BlockStatus::kOk) {
+    return refused(status);
+  }
+  if (const BlockStatus status = check_units(least, 0, 0); status != BlockStatus::kOk) {
     return refused(status);
   }
   if (!gate_admits(need)) {
     return refused(BlockStatus::kNoPages);
   }
-  std::array<block::Extent, kMostTokenRuns> extents{};
-  std::uint32_t pieces = 0;
-  std::uint32_t left = units;
-  while (left != 0 && pieces < kMostTokenRuns) {
-    extents[pieces] = runs.extents().allocate(left);
-    if (extents[pieces].units == 0) {
-      break;
-    }
-    left -= extents[pieces].units;
-    ++pieces;
-  }
-  if (units - left < least) {
-    for (; pieces != 0; --pieces) {
-      runs.extents().free(extents[pieces - 1]);
-    }
+  // One run more: the parent's open run is cut.
+  std::uint32_t room = allot(least, wish, 1, true);
+  if (room == kNil) {
     return refused(BlockStatus::kNoSlot);
   }
   if (runs[old.open].blocks != runs[old.open].capacity) {
@@ -546,31 +532,35 @@ ForkOutcome BlockManager::Impl::fork(std::size_t parent) noexcept {
   // Tokens behind the complete blocks.
   std::uint32_t above = attached;
   std::int64_t token = old.done;
-  for (std::uint32_t i = 0; i < pieces; ++i) {
+  while (room != kNil) {
+    const block::Extent piece{.start = runs[room].start, .units = runs[room].capacity};
+    const std::uint32_t next = runs[room].list.next;
+    runs.free(room);
     const Segment segment = segment_at(old, {}, std::max<std::int64_t>(token, old.prompt));
     Segment own = segment;
     own.name_space = segment_at(c, {}, token).name_space;
     own.tenant = segment_at(c, {}, token).tenant;
-    const std::uint32_t run = add_run(child, own, extents[i], above);
-    if (i == 0) {
+    const std::uint32_t run = add_run(child, own, piece, above);
+    if (above == attached) {
       c.open = run;
       c.open_base = static_cast<std::int32_t>(token);
     } else {
       runs[above].list.next = run;
     }
-    const std::int64_t end = token + extents[i].units * block_tokens;
+    const std::int64_t end = token + piece.units * block_tokens;
     if (token < committed) {
-      read_tokens(parent, token,
-                  {runs.tokens(extents[i].start),
-                   static_cast<std::size_t>(std::min(end, committed) - token)});
+      read_tokens(
+          parent, token,
+          {runs.tokens(piece.start), static_cast<std::size_t>(std::min(end, committed) - token)});
     }
     if (token <= committed && committed < end) {
       c.tail = run;
       c.tail_base = static_cast<std::int32_t>(token);
-      h.write = runs.tokens(extents[i].start) + (committed - token);
+      h.write = runs.tokens(piece.start) + (committed - token);
     }
     above = run;
     token = end;
+    room = next;
   }
   prepare(need);
   each(all_groups, [&](std::size_t g) {
@@ -632,12 +622,7 @@ void BlockManager::Impl::release(std::size_t sequence) noexcept {
     complete_blocks(sequence);
   }
   // Tokens behind the complete blocks are forgotten.
-  for (std::uint32_t run = runs[c.open].list.next; run != kNil;) {
-    const std::uint32_t next = runs[run].list.next;
-    runs.extents().free({.start = runs[run].start, .units = runs[run].capacity});
-    runs.free(run);
-    run = next;
-  }
+  free_chain(runs[c.open].list.next);
   runs[c.open].list.next = kNil;
   runs[c.open].clear(Run::kOwned);
   trim(c.open);

@@ -22,8 +22,8 @@ namespace kvpool::block {
 
 /// Groups that a manager can have: one bit each in a word.
 inline constexpr std::size_t kMaxGroups = 64;
-/// Runs that the tokens of one call may be stored in.
-inline constexpr std::uint32_t kMostTokenRuns = 16;
+/// Runs that there are beside those of sequences and cache.
+inline constexpr std::int64_t kSpareRuns = 64;
 /// Tokens to come that a sequence has room for at first, and again when the room is used up.
 inline constexpr std::int64_t kTokenRoom = 256;
 
@@ -187,6 +187,8 @@ struct PageNeed {
       own[g] = 0;
       pinned[g] = 0;
       pinned_own[g] = 0;
+      pinned_cooling[g] = 0;
+      pinned_own_cooling[g] = 0;
     }
   }
 
@@ -195,7 +197,13 @@ struct PageNeed {
   std::array<std::int64_t, kMaxGroups> pinned;
   /// By pool; a manager has no more pools than groups.
   std::array<std::int64_t, kMaxGroups> pinned_own;
+  /// The same of what is cooling now.
+  std::array<std::int64_t, kMaxGroups> pinned_cooling;
+  std::array<std::int64_t, kMaxGroups> pinned_own_cooling;
   std::size_t tenant = 0;
+  /// Units of the runs that it is about to hold: idle ones, and cooling ones.
+  std::int64_t pinned_units = 0;
+  std::int64_t pinned_cooling_units = 0;
 };
 
 /// What the cache has of a prompt.

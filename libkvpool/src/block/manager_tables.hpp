@@ -70,6 +70,9 @@ struct ManagerTables {
 
   LevelLists run_lists;
   LinkedList cooling_runs;
+  /// Units of runs that may be evicted, and of those that are cooling.
+  std::int64_t idle_units = 0;
+  std::int64_t cooling_units = 0;
   std::uint32_t stamp = 0;
 
   std::uint64_t opened = 0;

@@ -110,6 +110,7 @@ std::int32_t PagePool::Impl::take(std::int32_t group, bool may_take_slab) noexce
     page = page_at(group, static_cast<std::int32_t>(index), place);
     ++slab.out;
     --of.in;
+    count_held(group, index, 1);
     count_busy(group, index, 1);
     update_open(group, index);
   }
@@ -155,6 +156,7 @@ void PagePool::Impl::give_back(std::int32_t group, std::int32_t page, bool settl
   set_out(slot, false);
   --groups[static_cast<std::size_t>(group)].out;
   --slabs[index].out;
+  count_held(group, index, -1);
   if (!settled && opened != completed) {
     push_pending(slot);
     ++groups[static_cast<std::size_t>(group)].pending;
@@ -208,8 +210,8 @@ void PagePool::Impl::insert_free(std::int32_t group, std::uint32_t slot) noexcep
   }
 }
 
-void PagePool::Impl::count_busy(std::int32_t group, std::uint32_t slab_index,
-                                std::int32_t by) noexcept {
+void PagePool::Impl::count_spare(std::int32_t group, std::uint32_t slab_index,
+                                 std::int32_t by) noexcept {
   Slab& slab = slabs[slab_index];
   Group& of = groups[static_cast<std::size_t>(group)];
   const bool was_quiet = slab.busy == 0;
@@ -217,8 +219,17 @@ void PagePool::Impl::count_busy(std::int32_t group, std::uint32_t slab_index,
   slab.busy += by;
   const bool is_quiet = slab.busy == 0;
   of.spare += (is_quiet ? 0 : of.pages_per_slab - slab.busy) - spare_before;
+  quiet_slabs += static_cast<std::int64_t>(is_quiet) - static_cast<std::int64_t>(was_quiet);
+}
+
+void PagePool::Impl::count_busy(std::int32_t group, std::uint32_t slab_index,
+                                std::int32_t by) noexcept {
+  Slab& slab = slabs[slab_index];
+  Group& of = groups[static_cast<std::size_t>(group)];
+  const bool was_quiet = slab.busy == 0;
+  count_spare(group, slab_index, by);
+  const bool is_quiet = slab.busy == 0;
   if (was_quiet != is_quiet) {
-    quiet_slabs += is_quiet ? 1 : -1;
     if (slab.is_open) {
       (was_quiet ? of.open_idle : of.open_busy).erase(slab_index, open_link());
       (is_quiet ? of.open_idle : of.open_busy).push_front(slab_index, open_link());
@@ -228,6 +239,18 @@ void PagePool::Impl::count_busy(std::int32_t group, std::uint32_t slab_index,
     }
     update_reclaimable(slab_index);
   }
+}
+
+void PagePool::Impl::count_held(std::int32_t group, std::uint32_t slab_index,
+                                std::int32_t by) noexcept {
+  Slab& slab = slabs[slab_index];
+  Group& of = groups[static_cast<std::size_t>(group)];
+  const bool was_unheld = slab.held == 0;
+  const std::int32_t spare_before = was_unheld ? 0 : of.pages_per_slab - slab.held;
+  slab.held += by;
+  const bool is_unheld = slab.held == 0;
+  of.spare_later += (is_unheld ? 0 : of.pages_per_slab - slab.held) - spare_before;
+  unheld_slabs += static_cast<std::int64_t>(is_unheld) - static_cast<std::int64_t>(was_unheld);
 }
 
 void PagePool::Impl::update_open(std::int32_t group, std::uint32_t slab_index) noexcept {
@@ -266,11 +289,14 @@ void PagePool::Impl::mark_idle_shared(std::int32_t group, std::int32_t page,
   const std::uint32_t index = slab_of(slot_of(group, page));
   Slab& slab = slabs[index];
   slab.level = std::max(slab.level, static_cast<std::int16_t>(level));
+  count_held(group, index, -1);
   count_busy(group, index, -1);
 }
 
 void PagePool::Impl::mark_busy_shared(std::int32_t group, std::int32_t page) noexcept {
-  count_busy(group, slab_of(slot_of(group, page)), 1);
+  const std::uint32_t index = slab_of(slot_of(group, page));
+  count_held(group, index, 1);
+  count_busy(group, index, 1);
 }
 
 void PagePool::Impl::settle() noexcept {
@@ -330,6 +356,7 @@ Result<PagePool> PagePool::create(const PoolDescriptor& pool, const PagePoolOpti
   impl->by_units_per_slab = block::Divider{impl->units_per_slab};
   impl->by_slots_per_slab = block::Divider{impl->slots_per_slab};
   impl->quiet_slabs = impl->slabs_end - impl->first_slab;
+  impl->unheld_slabs = impl->quiet_slabs;
   const std::size_t slots = impl->slots();
   impl->free_stack = ReservedArray<std::int32_t>{static_cast<std::size_t>(impl->slabs_end)};
   impl->out_bits = ReservedArray<std::uint64_t>{(slots + 63) / 64};

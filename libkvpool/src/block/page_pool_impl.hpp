@@ -27,8 +27,10 @@ using block::ReservedArray;
 ///
 /// A page is out (handed out) or in. Of the pages that are out the block manager calls some *idle*:
 /// cached, and held by nobody. A page is *busy* when it is out and not idle, or when it was given
-/// back and waits for an epoch. The counts of busy pages tell what a pool could hand out if all
-/// that is idle were evicted.
+/// back and waits for an epoch. Of the busy pages those are *held* that somebody has: neither given
+/// back nor *cooling*, which a cached page is until the epochs that may read it have completed. The
+/// counts of busy pages tell what a pool could hand out if all that is idle were evicted, those of
+/// held pages what it could once all open epochs have completed.
 struct PagePool::Impl {
   /// One group's share of the slabs.
   struct Group {
@@ -46,6 +48,8 @@ struct PagePool::Impl {
     std::int64_t pending = 0;
     /// Pages that are not busy, in slabs of the group that have a busy page (shared pools).
     std::int64_t spare = 0;
+    /// Pages that are not held, in slabs of the group that have a held page (shared pools).
+    std::int64_t spare_later = 0;
     /// Slabs of the group with a page to hand out: with a busy page, and without (shared pools).
     LinkedList open_busy;
     LinkedList open_idle;
@@ -61,6 +65,7 @@ struct PagePool::Impl {
     /// Pages from here on have never been handed out since the slab got its group.
     std::int32_t fresh;
     std::int32_t busy;
+    std::int32_t held;
     std::int32_t out;
     /// 1 + group; 0 for none.
     std::int16_t owner;
@@ -115,6 +120,8 @@ struct PagePool::Impl {
   LevelLists reclaimable;
   /// Shared pools: slabs without a busy page, with or without a group.
   std::int64_t quiet_slabs = 0;
+  /// Shared pools: slabs without a held page; the quiet ones are among them.
+  std::int64_t unheld_slabs = 0;
 
   /// One bit per slot: out.
   ReservedArray<std::uint64_t> out_bits;
@@ -199,11 +206,11 @@ struct PagePool::Impl {
                            groups.front().page_bytes);
     }
   }
-  /// Gives back a page that is out and busy; fenced when an epoch is open, unless `settled`.
+  /// Gives back a page that is out and held; fenced when an epoch is open, unless `settled`.
   void give_back(std::int32_t group, std::int32_t page, bool settled) noexcept;
   /// Gives back a page that is out and idle.
   void give_back_idle(std::int32_t group, std::int32_t page) noexcept;
-  /// A page that is out became idle, at a level of eviction. Only shared pools count it.
+  /// A page that is held became idle, at a level of eviction. Only shared pools count it.
   void mark_idle(std::int32_t group, std::int32_t page, std::size_t level) noexcept {
     if (shared) {
       mark_idle_shared(group, page, level);
@@ -213,6 +220,22 @@ struct PagePool::Impl {
   void mark_busy(std::int32_t group, std::int32_t page) noexcept {
     if (shared) {
       mark_busy_shared(group, page);
+    }
+  }
+  /// Counts an idle or cooling page as if it were held (`by` = 1), or no longer so (-1), without a
+  /// trace in any list: for a call that is only looked at.
+  void count_as_held(std::int32_t group, std::int32_t page, bool is_idle,
+                     std::int32_t by) noexcept {
+    if (shared) {
+      const std::uint32_t index = slab_of(slot_of(group, page));
+      count_held(group, index, by);
+      count_spare(group, index, is_idle ? by : 0);
+    }
+  }
+  /// A page that is held begins to cool, or one that cools is held again.
+  void mark_cooling(std::int32_t group, std::int32_t page, bool cools) noexcept {
+    if (shared) {
+      count_held(group, slab_of(slot_of(group, page)), cools ? -1 : 1);
     }
   }
   /// Moves pages whose epochs have completed to the free ones.
@@ -233,6 +256,8 @@ struct PagePool::Impl {
     }
   }
   void count_busy(std::int32_t group, std::uint32_t slab_index, std::int32_t by) noexcept;
+  void count_spare(std::int32_t group, std::uint32_t slab_index, std::int32_t by) noexcept;
+  void count_held(std::int32_t group, std::uint32_t slab_index, std::int32_t by) noexcept;
   void update_open(std::int32_t group, std::uint32_t slab_index) noexcept;
   void update_reclaimable(std::uint32_t slab_index) noexcept;
   void insert_free(std::int32_t group, std::uint32_t slot) noexcept;
