@@ -68,8 +68,8 @@ TEST_CASE("packed attention's offsets in a pool are of 64 bits", "[packed][far]"
   INFO("pages of " << page << ", dim " << dim << ", parts " << far.distance << " entries apart");
   const DeviceBatch device{batch, far};
   for (const std::int32_t split : {0, 64}) {
-    const PackedBatch packed{device, device.attention(),
-                             {.split_tokens = split, .max_length = 5 * page + 3}};
+    const PackedBatch packed{
+        device, device.attention(), {.split_tokens = split, .max_length = 5 * page + 3}};
     check_result(batch, packed.params(), packed.run(), batch.shape().lengths);
   }
 }

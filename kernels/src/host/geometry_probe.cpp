@@ -265,8 +265,7 @@ Result<Attended> attend(const GeometryProbe& probe, std::span<const Place> place
 }
 
 Result<std::string> attention_difference(const GeometryProbe& probe, Tables tables,
-                                         const GeometryKernels& kernels,
-                                         GeometryScratch& scratch) {
+                                         const GeometryKernels& kernels, GeometryScratch& scratch) {
   const CachePair& caches = probe.operands;
   const std::vector<Place> places = places_of(probe);
   const auto attended = attend(probe, places, tables, kernels, scratch);
@@ -311,8 +310,7 @@ Result<std::string> attention_difference(const GeometryProbe& probe, const Geome
   auto difference = attention_difference(probe, Tables::kOnePage, kernels, scratch);
   const std::int64_t tokens =
       std::int64_t{probe.operands.tokens_per_block} * std::ssize(probe.entries);
-  const bool walks =
-      probe.entries.size() > 1 && tokens <= std::numeric_limits<std::int32_t>::max();
+  const bool walks = probe.entries.size() > 1 && tokens <= std::numeric_limits<std::int32_t>::max();
   if (!difference || !difference->empty() || !walks) {
     return difference;
   }
