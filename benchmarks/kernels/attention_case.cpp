@@ -3,190 +3,22 @@
 #include "attention_case.hpp"
 
 #include <kvpool/kernels/cuda.hpp>
-#include <kvpool/kernels/packed_attention.hpp>
 
+#include "attention_setup.hpp"
 #include "device_helpers.hpp"
+#include "path_run.hpp"
 
 #include <algorithm>
-#include <bit>
-#include <cmath>
 #include <cstddef>
 #include <cstdio>
 #include <limits>
-#include <numeric>
-#include <random>
 
 namespace kvpool::bench {
-namespace {
-
-/// Pages that the tables of a graph go over: more than any L2 holds.
-constexpr std::int64_t kColdBytes = 800'000'000;
-/// Rows of which the outputs are compared.
-constexpr int kCheckedRows = 4;
-
-float from_bf16(std::uint16_t bits) {
-  return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16U);
-}
-
-template <typename T>
-void must(const Result<T>& result, const char* what) {
-  if (!result.has_value()) {
-    std::fprintf(stderr, "error: %s: %s\n", what, to_string(result.error()).c_str());
-    std::exit(4);  // NOLINT(concurrency-mt-unsafe): one thread
-  }
-}
-
-/// Buffers and parameters of a case.
-class Setup {
- public:
-  Setup(const AttentionCase& c, Pool& pool)
-      : case_{c},
-        lengths_host_{c.lengths.empty()
-                          ? std::vector<std::int32_t>(static_cast<std::size_t>(c.batch), c.length)
-                          : c.lengths},
-        columns_{(c.length + c.page - 1) / c.page},
-        entries_{make_tables()},
-        lengths_{lengths_host_},
-        q_{rows() * static_cast<std::size_t>(c.head_dim) * 2},
-        out_{q_.size()},
-        lse_{rows() * 4},
-        reference_{q_.size()},
-        reference_lse_{rows() * 4},
-        sink_{4} {
-    const std::int64_t page_bytes = std::int64_t{4} * c.page * c.kv_heads * c.head_dim;
-    const auto pool_bytes = static_cast<std::size_t>(page_bytes * c.layers * pages_);
-    base_ = static_cast<char*>(pool.at_least(pool_bytes));
-    const std::int64_t layer = c.layers / 2;
-    params_.k.base = base_ + page_bytes * layer * (c.layer_major ? pages_ : 1);
-    params_.k.entry_stride_bytes = page_bytes * (c.layer_major ? 1 : c.layers);
-    const std::int64_t row = std::int64_t{2} * c.head_dim;
-    params_.k.head_stride_bytes = c.hnd ? c.page * row : row;
-    params_.k.slot_stride_bytes = c.hnd ? row : c.kv_heads * row;
-    params_.k.dim = c.head_dim;
-    params_.v = params_.k;
-    params_.v.base = static_cast<char*>(params_.k.base) + page_bytes / 2;
-    params_.q = q_.get();
-    params_.out = out_.get();
-    params_.lse = lse_.get<float>();
-    params_.table.entries = entries_.get<std::int32_t>();
-    params_.table.lengths = lengths_.get<std::int32_t>();
-    params_.table.row_stride_entries = columns_;
-    params_.table.rows = c.batch;
-    params_.table.tokens_per_block = c.page;
-    params_.table.unit_bytes = params_.k.entry_stride_bytes;
-    params_.q_token_stride = params_.out_token_stride = std::int64_t{c.q_heads} * c.head_dim;
-    params_.q_head_stride = params_.out_head_stride = c.head_dim;
-    params_.lse_token_stride = c.q_heads;
-    params_.lse_head_stride = 1;
-    params_.scale = 1.0F / std::sqrt(static_cast<float>(c.head_dim));
-    params_.tokens = c.batch * c.q_len;
-    params_.max_query_tokens = c.q_len;
-    params_.query_heads = c.q_heads;
-    params_.kv_heads = c.kv_heads;
-    params_.causal = c.causal ? 1 : 0;
-    params_.window_left = c.window_left;
-    fill_bf16(q_.get(), q_.size(), 99, nullptr);
-  }
-
-  /// Parameters over one of the page tables.
-  [[nodiscard]] kernels::AttentionParams over(int table) const {
-    kernels::AttentionParams params = params_;
-    params.table.entries += static_cast<std::int64_t>(table % tables_) * case_.batch * columns_;
-    return params;
-  }
-  [[nodiscard]] int tables() const { return tables_; }
-  [[nodiscard]] std::int64_t kv_bytes() const { return kv_bytes_; }
-  [[nodiscard]] const std::vector<std::int32_t>& lengths() const { return lengths_host_; }
-  [[nodiscard]] std::uint32_t* sink() const { return sink_.get<std::uint32_t>(); }
-  void poison() {
-    out_.set(0xFF);
-    lse_.set(0xFF);
-  }
-
-  /// Compares the first rows with the simple kernel's. @return false if they are too far apart
-  bool verify(Line& line) {
-    kernels::AttentionParams params = over(0);
-    params.out = reference_.get();
-    params.lse = reference_lse_.get<float>();
-    params.table.rows = std::min(case_.batch, kCheckedRows);
-    params.tokens = params.table.rows * case_.q_len;
-    must(kernels::attention(params, {}), "the simple kernel");
-    const auto actual = out_.read<std::uint16_t>();
-    const auto expected = reference_.read<std::uint16_t>();
-    const auto lse = lse_.read<float>();
-    const auto expected_lse = reference_lse_.read<float>();
-    const auto checked = static_cast<std::size_t>(params.tokens * case_.q_heads);
-    double squares = 0.0;
-    double norm = 0.0;
-    double worst = 0.0;
-    double largest = 0.0;
-    bool good = true;
-    for (std::size_t i = 0; i < actual.size(); ++i) {
-      const auto value = static_cast<double>(from_bf16(actual[i]));
-      good = good && std::isfinite(value);
-      if (i < checked * static_cast<std::size_t>(case_.head_dim)) {
-        const auto reference = static_cast<double>(from_bf16(expected[i]));
-        squares += (value - reference) * (value - reference);
-        norm += reference * reference;
-        worst = std::max(worst, std::fabs(value - reference));
-        largest = std::max(largest, std::fabs(reference));
-      }
-    }
-    for (std::size_t i = 0; i < checked; ++i) {
-      good = good && std::fabs(lse[i] - expected_lse[i]) < 0x1p-10F;
-    }
-    line.rel_l2 = std::sqrt(squares / norm);
-    line.max_ulp = worst / std::ldexp(1.0, std::ilogb(largest) - 7);
-    return good && line.rel_l2 < 1e-2 && line.max_ulp <= 8.0;
-  }
-
- private:
-  [[nodiscard]] std::size_t rows() const {
-    return static_cast<std::size_t>(case_.batch) * static_cast<std::size_t>(case_.q_len) *
-           static_cast<std::size_t>(case_.q_heads);
-  }
-  std::vector<std::int32_t> make_tables() {
-    const std::int64_t token = std::int64_t{4} * case_.kv_heads * case_.head_dim;
-    std::int64_t tokens = 0;
-    std::int64_t pages = 0;
-    for (const std::int32_t length : lengths_host_) {
-      tokens += length;
-      pages += (length + case_.page - 1) / case_.page;
-    }
-    kv_bytes_ = tokens * token;
-    tables_ = static_cast<int>(std::max<std::int64_t>(1, (kColdBytes - 1) / kv_bytes_ + 1));
-    pages_ = pages * tables_ + 1;
-    std::vector<std::int32_t> order(static_cast<std::size_t>(pages_ - 1));
-    std::iota(order.begin(), order.end(), 1);
-    std::shuffle(order.begin(), order.end(), std::mt19937{1});
-    std::vector<std::int32_t> entries;
-    auto next = order.begin();
-    for (int table = 0; table < tables_; ++table) {
-      for (const std::int32_t length : lengths_host_) {
-        const std::int64_t used = (length + case_.page - 1) / case_.page;
-        entries.insert(entries.end(), next, next + used);
-        entries.insert(entries.end(), static_cast<std::size_t>(columns_ - used),
-                       std::numeric_limits<std::int32_t>::max());
-        next += used;
-      }
-    }
-    return entries;
-  }
-
-  const AttentionCase& case_;
-  std::vector<std::int32_t> lengths_host_;
-  std::int64_t columns_;
-  std::int64_t pages_ = 0;
-  std::int64_t kv_bytes_ = 0;
-  int tables_ = 1;
-  DeviceArray entries_, lengths_, q_, out_, lse_, reference_, reference_lse_, sink_;
-  char* base_ = nullptr;
-  kernels::AttentionParams params_{};
-};
 
 /// The fastest of a few grids of the reader.
-double time_paged_read(const Setup& setup, const AttentionCase& c, int per_graph, int replays,
-                       int multiprocessors) {
+double time_paged_read(const Setup& setup, int per_graph, int replays) {
+  const AttentionCase& c = setup.shape();
+  const int multiprocessors = multiprocessors_of_device();
   double best = std::numeric_limits<double>::infinity();
   const bool even = c.lengths.empty();
   std::vector<int4> items;
@@ -217,7 +49,11 @@ double time_paged_read(const Setup& setup, const AttentionCase& c, int per_graph
   return best;
 }
 
-}  // namespace
+int multiprocessors_of_device() {
+  int count = 0;
+  require(cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, 0), "asking the device");
+  return count;
+}
 
 void* Pool::at_least(std::size_t bytes) {
   if (memory_ == nullptr || memory_->size() < bytes) {
@@ -229,13 +65,35 @@ void* Pool::at_least(std::size_t bytes) {
   return memory_->get();
 }
 
+bool Pool::fits(std::size_t bytes) const {
+  constexpr std::size_t kOther = 2'000'000'000;  // tables, queries, outputs, the driver
+  std::size_t free = 0;
+  std::size_t total = 0;
+  require(cudaMemGetInfo(&free, &total), "asking the device");
+  return bytes + kOther <= free + (memory_ == nullptr ? 0 : memory_->size());
+}
+
+std::size_t pool_bytes(const AttentionCase& c) {
+  std::int64_t pages = 0;
+  for (int row = 0; row < c.batch; ++row) {
+    const std::int64_t length =
+        c.lengths.empty() ? c.length : c.lengths[static_cast<std::size_t>(row)];
+    pages += (length + c.page - 1) / c.page;
+  }
+  return static_cast<std::size_t>(std::int64_t{4} * c.page * c.kv_heads * c.head_dim * c.layers *
+                                  (pages + 1));
+}
+
 bool run_case(const AttentionCase& c, const std::string& suite, Pool& pool, Csv& csv) {
-  int multiprocessors = 0;
-  require(cudaDeviceGetAttribute(&multiprocessors, cudaDevAttrMultiProcessorCount, 0),
-          "asking the device");
+  if (!pool.fits(pool_bytes(c))) {
+    std::fprintf(stderr, "skipped: batch %d of %d tokens, %d KV heads: %zu bytes do not fit\n",
+                 c.batch, c.length, c.kv_heads, pool_bytes(c));
+    return true;
+  }
   Setup setup{c, pool};
-  const int per_graph = std::max(setup.tables(), setup.kv_bytes() > 2'000'000'000 ? 1 : 2);
-  const int replays = setup.kv_bytes() > 500'000'000 ? 9 : 21;
+  const std::int64_t bytes = setup.kv_bytes();
+  const int per_graph = std::max(setup.tables(), bytes > 2'000'000'000 ? 1 : 2);
+  const int replays = bytes > 20'000'000'000 ? 5 : bytes > 500'000'000 ? 9 : 21;
   Line line{.kernel = suite,
             .batch = c.batch,
             .q_heads = c.q_heads,
@@ -248,71 +106,40 @@ bool run_case(const AttentionCase& c, const std::string& suite, Pool& pool, Csv&
             .q_len = c.q_len,
             .kv_len = c.length,
             .mask = c.causal ? "causal" : "none",
-            .bytes = static_cast<double>(setup.kv_bytes())};
-  line.ref_us = time_paged_read(setup, c, per_graph, replays, multiprocessors);
-
-  const auto sizes = kernels::packed_sizes({.rows = c.batch,
-                                            .max_query_tokens = c.q_len,
-                                            .query_heads = c.q_heads,
-                                            .kv_heads = c.kv_heads,
-                                            .head_dim = c.head_dim,
-                                            .multiprocessors = multiprocessors,
-                                            .split_tokens = c.split_tokens,
-                                            .max_length = c.length});
-  must(sizes, "sizing");
-  DeviceArray plan{static_cast<std::size_t>(sizes->plan.count())};
-  DeviceArray exchange{static_cast<std::size_t>(sizes->counters) * 4};
-  DeviceArray workspace{static_cast<std::size_t>(sizes->workspace.count())};
-  plan.set(0xFF);
-  exchange.set(0);
-  workspace.set(0xFF);
-  const kernels::PackedOptions options{.split_tokens = c.split_tokens, .max_length = c.length};
-  const auto params_over = [&](int table) {
-    kernels::AttentionParams params = setup.over(table);
-    params.workspace = sizes->workspace.count() > 0 ? workspace.get() : nullptr;
-    params.workspace_bytes = sizes->workspace.count();
-    params.split = {.plan = plan.get(),
-                    .plan_bytes = sizes->plan.count(),
-                    .counters = exchange.get<std::int32_t>(),
-                    .counter_count = sizes->counters,
-                    .blocks = sizes->blocks};
-    return params;
-  };
-  const kernels::PackedPlanParams plan_params{.lengths = setup.over(0).table.lengths,
-                                              .plan = plan.get(),
-                                              .plan_bytes = sizes->plan.count(),
-                                              .rows = c.batch,
-                                              .max_query_tokens = c.q_len,
-                                              .query_heads = c.q_heads,
-                                              .kv_heads = c.kv_heads,
-                                              .head_dim = c.head_dim,
-                                              .window_left = c.window_left,
-                                              .blocks = sizes->blocks,
-                                              .split_tokens = c.split_tokens};
-  must(kernels::plan_packed_attention(plan_params, {}), "planning");
-  setup.poison();
-  must(kernels::packed_attention(params_over(0), options, {}), "packed attention");
-  const bool good = setup.verify(line);
-  line.us = time_graph(per_graph, replays, [&](cudaStream_t stream) {
-    for (int i = 0; i < per_graph; ++i) {
-      must(kernels::packed_attention(params_over(i), options, {stream}), "packed attention");
-    }
-  });
-  csv.line(line);
-  if (!good) {
-    std::fprintf(stderr, "error: outputs of the line above are wrong\n");
-  }
-  if (suite == "plan") {
-    line.kernel = "plan_kernel";
-    line.ref_us = 0;
-    line.us = time_graph(20, 9, [&](cudaStream_t stream) {
-      for (int i = 0; i < 20; ++i) {
-        must(kernels::plan_packed_attention(plan_params, {stream}), "planning");
+            .bytes = static_cast<double>(bytes)};
+  const double read = time_paged_read(setup, per_graph, replays);
+  bool all_good = true;
+  kernels::PathCalls calls;
+  for (const AttentionCase::Form& form : c.forms) {
+    PathRun run{setup, form};
+    line.kernel = form.name.empty() ? suite : suite + "_" + form.name;
+    line.ref_us = read;
+    run.prepare_all({});
+    setup.poison();
+    run.launch(0, -1, calls, {});
+    const bool good = setup.verify(line);
+    all_good = all_good && good;
+    line.us = time_graph(per_graph, replays, [&](cudaStream_t stream) {
+      for (int i = 0; i < per_graph; ++i) {
+        run.launch(i, -1, calls, {stream});
       }
     });
     csv.line(line);
+    if (!good) {
+      std::fprintf(stderr, "error: outputs of the line above are wrong\n");
+    }
+    if (suite == "plan") {
+      line.kernel = "plan_kernel";
+      line.ref_us = 0;
+      line.us = time_graph(20, 9, [&](cudaStream_t stream) {
+        for (int i = 0; i < 20; ++i) {
+          run.plan({stream});
+        }
+      });
+      csv.line(line);
+    }
   }
-  return good;
+  return all_good;
 }
 
 }  // namespace kvpool::bench

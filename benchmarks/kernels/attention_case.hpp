@@ -5,8 +5,11 @@
 // in the same run, outputs poisoned before and compared with the simple kernel's.
 #pragma once
 
+#include <kvpool/kernels/attention_path.hpp>
+
 #include "measure.hpp"
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
@@ -28,20 +31,41 @@ struct AttentionCase {
   bool layer_major = false;
   /// Lengths of the rows, where they differ; `batch` and `length` (the longest) agree with them.
   std::vector<std::int32_t> lengths{};
-  /// As in `PackedOptions`.
-  int split_tokens = 0;
+  /// How it is run; every form is a line.
+  struct Form {
+    /// Behind the suite's name in the CSV.
+    std::string name{};
+    kernels::AttentionPath path = kernels::AttentionPath::kPacked;
+    /// As in `PackedOptions`.
+    int instance = -1;
+  };
+  std::vector<Form> forms{Form{}};
 };
+
+/// Bytes of the pages of a case with one page table.
+std::size_t pool_bytes(const AttentionCase& c);
+
+/// Multiprocessors of GPU 0.
+int multiprocessors_of_device();
 
 /// Memory that all cases share; it only grows.
 class Pool {
  public:
   [[nodiscard]] void* at_least(std::size_t bytes);
+  /// Whether the device has so much memory.
+  [[nodiscard]] bool fits(std::size_t bytes) const;
 
  private:
   std::unique_ptr<DeviceArray> memory_;
 };
 
-/// Measures a case and writes its line. @return false if outputs were wrong
+class Setup;
+
+/// Microseconds of reading all pages of a case once: the fastest of a few grids.
+double time_paged_read(const Setup& setup, int per_graph, int replays);
+
+/// Measures a case and writes a line for each of its forms. One that this device has no memory for
+/// is skipped, and said so. @return false if outputs were wrong
 bool run_case(const AttentionCase& c, const std::string& suite, Pool& pool, Csv& csv);
 
 }  // namespace kvpool::bench

@@ -6,9 +6,14 @@
 // command line, 4 device, 77 no GPU.
 #include "attention_case.hpp"
 #include "memory_suites.hpp"
+#include "step_suite.hpp"
+
+// Which instances there are is private to the kernels.
+#include "capability_rows.hpp"
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <cstdio>
 #include <cstring>
 #include <random>
@@ -19,8 +24,16 @@
 namespace kvpool::bench {
 namespace {
 
-constexpr std::string_view kSuites[] = {"draft",  "decode", "verify", "ragged",
-                                        "layout", "append", "copy",   "plan"};
+constexpr std::string_view kSuites[] = {"draft",  "gate", "step",   "decode", "verify",    "ragged",
+                                        "append", "copy", "layout", "plan",   "candidates"};
+
+/// The forms that are compared: packed attention and the two classic ones.
+std::vector<AttentionCase::Form> all_paths() {
+  using enum kernels::AttentionPath;
+  return {{.name = "packed", .path = kPacked},
+          {.name = "rows", .path = kDecodeRows},
+          {.name = "context", .path = kContext}};
+}
 
 /// The drafter's block: 7 query tokens, no causal mask.
 std::vector<AttentionCase> draft_cases() {
@@ -93,14 +106,20 @@ std::vector<AttentionCase> verify_cases() {
   return cases;
 }
 
-/// Lengths from 1K to 128K whose frequency falls as their inverse.
-std::vector<AttentionCase> ragged_cases() {
+/// Lengths from 1K to `longest` whose frequency falls as their inverse.
+std::vector<std::int32_t> zipf_lengths(int batch, int longest) {
   std::mt19937 random{5};
   std::uniform_real_distribution<double> uniform{0.0, 1.0};
   std::vector<std::int32_t> lengths;
-  for (int i = 0; i < 64; ++i) {
-    lengths.push_back(static_cast<std::int32_t>(1024.0 * std::pow(128.0, uniform(random))));
+  for (int i = 0; i < batch; ++i) {
+    lengths.push_back(
+        static_cast<std::int32_t>(1024.0 * std::pow(longest / 1024.0, uniform(random))));
   }
+  return lengths;
+}
+
+std::vector<AttentionCase> ragged_cases() {
+  const std::vector<std::int32_t> lengths = zipf_lengths(64, 131'072);
   const int longest = *std::ranges::max_element(lengths);
   return {{.length = longest, .batch = 64, .lengths = lengths},
           {.q_heads = 32,
@@ -136,6 +155,101 @@ std::vector<AttentionCase> layout_cases() {
   return cases;
 }
 
+/// Up to which batch decode rows beat context, and what packed attention takes.
+std::vector<AttentionCase> gate_cases() {
+  std::vector<AttentionCase> cases;
+  struct Heads {
+    int q, kv;
+  };
+  for (const Heads heads : {Heads{8, 2}, {12, 2}, {64, 16}}) {
+    for (const int length : {32'768, 131'072}) {
+      for (const bool equal : {true, false}) {
+        for (const int batch : {1, 2, 4, 8, 16, 32, 64, 128, 256}) {
+          AttentionCase c{.q_heads = heads.q,
+                          .kv_heads = heads.kv,
+                          .length = length,
+                          .batch = batch,
+                          .forms = all_paths()};
+          if (!equal) {
+            c.lengths = zipf_lengths(batch, length);
+            c.length = *std::ranges::max_element(c.lengths);
+          }
+          cases.push_back(c);
+        }
+      }
+    }
+  }
+  return cases;
+}
+
+/// Five layers, each with a pool of its own.
+std::vector<AttentionCase> step_cases() {
+  std::vector<AttentionCase> cases;
+  struct Heads {
+    int q, kv;
+  };
+  for (const Heads heads : {Heads{8, 2}, {16, 4}}) {
+    for (const int length : {32'768, 131'072}) {
+      for (const int batch : {1, 8, 16}) {
+        cases.push_back({.q_heads = heads.q,
+                         .kv_heads = heads.kv,
+                         .length = length,
+                         .batch = batch,
+                         .layers = 5,
+                         .layer_major = true,
+                         .forms = all_paths()});
+      }
+    }
+  }
+  return cases;
+}
+
+/// Instances that do not run by themselves, on the lines that each is for, between two measurements
+/// of what does. None without KVPOOL_KERNEL_CANDIDATES.
+std::vector<AttentionCase> candidate_cases() {
+  std::vector<AttentionCase> cases;
+  const auto add = [&](int dim, int row_tiles, int blocks, AttentionCase c) {
+    c.forms = {{.name = "default"}};
+    for (std::size_t i = 0; i < kernels::kPackedInstances.size(); ++i) {
+      const kernels::PackedInstance& instance = kernels::kPackedInstances[i];
+      if (instance.least_items == kernels::kCandidate && instance.dim == dim &&
+          instance.row_tiles == row_tiles && instance.blocks == blocks) {
+        c.forms.push_back({.name = std::to_string(i), .instance = static_cast<int>(i)});
+      }
+    }
+    if (c.forms.size() > 1) {
+      c.forms.push_back({.name = "default_again"});
+      cases.push_back(c);
+    }
+  };
+  for (const int length : {32'768, 131'072}) {
+    for (const int batch : {1, 4, 16}) {
+      add(64, 2, 1, {.length = length, .batch = batch});
+      add(64, 3, 1, {.q_heads = 12, .length = length, .batch = batch});
+    }
+    for (const int batch : {4, 16, 64}) {
+      add(64, 3, 2, {.q_heads = 12, .length = length, .batch = batch});
+    }
+  }
+  AttentionCase decode{.q_heads = 32, .kv_heads = 8, .head_dim = 128, .q_len = 1, .length = 8192};
+  for (const int batch : {16, 32, 64}) {
+    decode.batch = batch;
+    add(128, 1, 2, decode);
+  }
+  AttentionCase verify = decode;
+  verify.q_len = 8;
+  verify.causal = true;
+  for (const int batch : {1, 16}) {
+    verify.batch = batch;
+    verify.length = batch == 1 ? 32'768 : 8192;
+    add(128, 2, 1, verify);
+  }
+  for (const int batch : {1, 16, 64}) {
+    add(128, 3, 1, {.q_heads = 12, .head_dim = 128, .batch = batch});
+  }
+  return cases;
+}
+
 std::vector<AttentionCase> plan_cases() {
   std::vector<AttentionCase> cases;
   for (const int batch : {1, 16, 64, 256}) {
@@ -162,12 +276,21 @@ bool run_suite(std::string_view name, Pool& pool, Csv& csv) {
     run_page_copy(pool, csv);
     return true;
   }
-  const std::vector<AttentionCase> cases = name == "draft"    ? draft_cases()
-                                           : name == "decode" ? decode_cases()
-                                           : name == "verify" ? verify_cases()
-                                           : name == "ragged" ? ragged_cases()
-                                           : name == "layout" ? layout_cases()
-                                                              : plan_cases();
+  if (name == "step") {
+    bool good = true;
+    for (const AttentionCase& c : step_cases()) {
+      good = run_step(c, pool, csv) && good;
+    }
+    return good;
+  }
+  const std::vector<AttentionCase> cases = name == "draft"        ? draft_cases()
+                                           : name == "gate"       ? gate_cases()
+                                           : name == "candidates" ? candidate_cases()
+                                           : name == "decode"     ? decode_cases()
+                                           : name == "verify"     ? verify_cases()
+                                           : name == "ragged"     ? ragged_cases()
+                                           : name == "layout"     ? layout_cases()
+                                                                  : plan_cases();
   return run_cases(cases, std::string{name}, pool, csv);
 }
 
@@ -205,7 +328,7 @@ int main(int argc, char** argv) {
     std::fputs("skipped: this machine has no GPU, or no driver for it\n", stderr);
     return 77;
   }
-  Csv csv{csv_path, copy_rate()};
+  Csv csv{csv_path, copy_rate(), wanted == "all" || wanted == "step"};
   Pool pool;
   bool good = true;
   for (const std::string_view suite : kSuites) {

@@ -105,15 +105,19 @@ struct Line {
   long q_len = 0, kv_len = 0;
   std::string mask = "none";
   double us = 0, ref_us = 0, bytes = 0, rel_l2 = 0, max_ulp = 0;
+  /// Of a step: one attention, a layer with its append, the whole.
+  double op_us = 0, layer_us = 0, step_us = 0;
 };
 
 class Csv {
  public:
-  Csv(const std::string& path, double copy_tbps) : copy_{copy_tbps} {
+  /// @param steps whether lines have the columns of steps
+  Csv(const std::string& path, double copy_tbps, bool steps) : copy_{copy_tbps}, steps_{steps} {
     if (!path.empty()) {
       file_.open(path);
       file_ << "kernel,batch,q_heads,kv_heads,head_dim,page,layout,kv_dtype,q_len,kv_len,mask,us,"
-               "ref_us,ratio,tbps,copy_tbps,rel_l2,max_ulp\n";
+               "ref_us,ratio,tbps,copy_tbps,rel_l2,max_ulp"
+            << (steps ? ",op_us,layer_us,step_us\n" : "\n");
     }
   }
   void line(const Line& line) {
@@ -125,15 +129,21 @@ class Csv {
                   line.mask.c_str(), line.us, line.ref_us,
                   line.ref_us > 0 ? line.us / line.ref_us : 0.0, line.bytes / line.us * 1e-6, copy_,
                   line.rel_l2, line.max_ulp);
-    std::puts(text);
+    std::string all = text;
+    if (steps_) {
+      std::snprintf(text, sizeof(text), ",%.2f,%.2f,%.2f", line.op_us, line.layer_us, line.step_us);
+      all += text;
+    }
+    std::puts(all.c_str());
     static_cast<void>(std::fflush(stdout));
     if (file_.is_open()) {
-      file_ << text << '\n' << std::flush;
+      file_ << all << '\n' << std::flush;
     }
   }
 
  private:
   double copy_;
+  bool steps_;
   std::ofstream file_;
 };
 

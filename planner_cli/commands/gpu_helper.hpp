@@ -2,11 +2,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include "exit_codes.hpp"
+
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include "exit_codes.hpp"
 
 namespace kvpool::cli {
 
@@ -23,7 +23,6 @@ inline constexpr std::string_view kGpuHelper = "kvplan-gpu-verify";
 /// @return its exit code, or -1 if a signal ended it. Throws a `Failure` with `kDeviceOrIo` when it
 ///   is missing or cannot be run
 [[nodiscard]] int run_gpu_helper(const std::string& option, std::vector<std::string> arguments,
-                                 bool keep_standard_output,
-                                 ErrorCode missing = ErrorCode::kDevice);
+                                 bool keep_standard_output, ErrorCode missing = ErrorCode::kDevice);
 
 }  // namespace kvpool::cli

@@ -192,10 +192,11 @@ void report_uses(std::span<const KernelCapability> rows, const std::vector<Kerne
     case 0: return ExitCode::kFits;
     case 1: return ExitCode::kDoesNotFit;
     case 77:
-      throw device_failure("unsupported: --self-test runs the bundled kernels on a GPU, and they "
-                           "cannot run here; " +
-                               std::string{kGpuHelper} + " says why",
-                           ErrorCode::kUnsupported);
+      throw device_failure(
+          "unsupported: --self-test runs the bundled kernels on a GPU, and they "
+          "cannot run here; " +
+              std::string{kGpuHelper} + " says why",
+          ErrorCode::kUnsupported);
     case -1: throw device_failure("--self-test: " + std::string{kGpuHelper} + " crashed");
     default:
       throw device_failure("--self-test: the bundled kernels could not be run; " +

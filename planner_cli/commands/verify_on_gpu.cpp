@@ -51,8 +51,7 @@ ExitCode verify_on_gpu(const Plan& plan, bool keep_standard_output) {
   if (auto written = io::write_plan(plan, file.path().string()); !written) {
     throw Failure{std::move(written).error()};
   }
-  const int code =
-      run_gpu_helper("--verify-on-gpu", {file.path().string()}, keep_standard_output);
+  const int code = run_gpu_helper("--verify-on-gpu", {file.path().string()}, keep_standard_output);
   switch (code) {
     case 0: return ExitCode::kFits;
     case 1: return ExitCode::kDoesNotFit;

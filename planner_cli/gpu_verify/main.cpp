@@ -6,9 +6,9 @@
 // of its own, so that kvplan never links CUDA; `kvplan plan --verify-on-gpu` and `kvplan kernels
 // --self-test` run it.
 //
-// Exit codes: 0 all stages as planned, all rows right, 1 not so, 2 wrong command line, 3 bad plan, 4
-// no GPU, it failed, or a stage does not fit into its free memory; of a self-test 77 where no GPU is
-// that the kernels are compiled for.
+// Exit codes: 0 all stages as planned, all rows right, 1 not so, 2 wrong command line, 3 bad plan,
+// 4 no GPU, it failed, or a stage does not fit into its free memory; of a self-test 77 where no GPU
+// is that the kernels are compiled for.
 #include <kvpool/core/size_text.hpp>
 #include <kvpool/cuda/device_memory.hpp>
 #include <kvpool/cuda/gpu_info.hpp>

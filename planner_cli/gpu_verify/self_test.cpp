@@ -44,14 +44,15 @@ std::string quoted(const std::string& text) {
 std::string document(const GpuInfo& gpu, const kernels::SelfTestReport& report, double seconds) {
   std::string rows;
   for (const kernels::RowResult& row : report.rows) {
-    rows += fmt::format("{}\n    {{\"row\": {}, \"cases\": {}, \"largest_ulp\": {:.3f}, "
-                        "\"finding\": {}}}",
-                        rows.empty() ? "" : ",", quoted(row.row), row.cases, row.largest_ulp,
-                        quoted(row.finding));
+    rows += fmt::format(
+        "{}\n    {{\"row\": {}, \"cases\": {}, \"largest_ulp\": {:.3f}, "
+        "\"finding\": {}}}",
+        rows.empty() ? "" : ",", quoted(row.row), row.cases, row.largest_ulp, quoted(row.finding));
   }
-  return fmt::format("{{\n  \"schema\": \"kvpool.self_test/1\",\n  \"gpu\": {},\n  \"passed\": {},\n  "
-                     "\"seconds\": {:.1f},\n  \"rows\": [{}\n  ]\n}}\n",
-                     quoted(gpu.name), report.passed(), seconds, rows);
+  return fmt::format(
+      "{{\n  \"schema\": \"kvpool.self_test/1\",\n  \"gpu\": {},\n  \"passed\": {},\n  "
+      "\"seconds\": {:.1f},\n  \"rows\": [{}\n  ]\n}}\n",
+      quoted(gpu.name), report.passed(), seconds, rows);
 }
 
 /// The first row that this GPU cannot run, or empty.

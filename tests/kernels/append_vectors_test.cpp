@@ -41,7 +41,9 @@ TEST_CASE("the items of append are the reference's, for every layout, format and
                           .layer_major = page == 3,
                           .kv_heads = latent ? 1 : 3,
                           .k_dim = k_dim,
-                          .v_dim = latent ? 8 : k_dim == 8 ? 64 : k_dim,
+                          .v_dim = latent       ? 8
+                                   : k_dim == 8 ? 64
+                                                : k_dim,
                           .page = page,
                           .lengths = {7, 0, 23, 1},
                           .queries = {1, 1, 1, 1}}};
@@ -76,8 +78,8 @@ TEST_CASE("quotients of any size are those of a division", "[append]") {
   constexpr std::int64_t kMost = INT64_MAX;
   for (const std::int64_t a : {std::int64_t{0}, std::int64_t{1}, std::int64_t{17}, kEdge - 1, kEdge,
                                kEdge + 1, 3 * kEdge, kMost - 1, kMost}) {
-    for (const std::int64_t b : {std::int64_t{1}, std::int64_t{2}, std::int64_t{16}, kEdge - 1,
-                                 kEdge, kEdge + 1, kMost}) {
+    for (const std::int64_t b :
+         {std::int64_t{1}, std::int64_t{2}, std::int64_t{16}, kEdge - 1, kEdge, kEdge + 1, kMost}) {
       CHECK(kernels::quotient(a, b) == a / b);
     }
   }

@@ -146,11 +146,7 @@ TEST_CASE("queries and keys of 0 show the visible keys on every path", "[path]")
   // All scores are equal, so an output is the mean of the visible values: key j holds 2^(j % 16) in
   // column j / 16 and 0 elsewhere, and the mean times the number of keys is a set of bits.
   constexpr std::int32_t kLength = 100;
-  PagedBatch batch{{.kv_heads = 1,
-                    .group = 2,
-                    .page = 16,
-                    .lengths = {kLength},
-                    .queries = {7}}};
+  PagedBatch batch{{.kv_heads = 1, .group = 2, .page = 16, .lengths = {kLength}, .queries = {7}}};
   std::vector<std::byte> pool = batch.pool;
   const Elements elements{ElementType::kBf16};
   for (std::int32_t j = 0; j < kLength; ++j) {
@@ -172,8 +168,7 @@ TEST_CASE("queries and keys of 0 show the visible keys on every path", "[path]")
       GENERATE(AttentionPath::kPacked, AttentionPath::kDecodeRows, AttentionPath::kContext);
   INFO(kernels::to_string(path));
   PathCalls calls;
-  const AttentionResult result =
-      PathBatch{batch, device, without_mask(device), path}.run(calls);
+  const AttentionResult result = PathBatch{batch, device, without_mask(device), path}.run(calls);
   for (std::size_t row = 0; row < 14; ++row) {
     CHECK(result.lse[row] == Approx(std::log2(100.0)).margin(1e-3));
     for (std::size_t column = 0; column < 64; ++column) {

@@ -188,11 +188,8 @@ class HostPaths {
 };
 
 PagedBatch drafters_batch() {
-  return PagedBatch{{.kv_heads = 2,
-                     .group = 2,
-                     .page = 16,
-                     .lengths = {70, 0, 16, 33},
-                     .queries = {7, 1, 3, 0}}};
+  return PagedBatch{
+      {.kv_heads = 2, .group = 2, .page = 16, .lengths = {70, 0, 16, 33}, .queries = {7, 1, 3, 0}}};
 }
 
 TEST_CASE("every path computes the same, and counts its own launches", "[path]") {
@@ -338,11 +335,11 @@ TEST_CASE("a drafter of four sliding layers and a full one mixes paths", "[path]
       REQUIRE(path.has_value());
       AttentionParams params = paths.params();
       params.window_left = mask.window_left;
-      const auto ran = kernels::run_on_path(
-          paths.step(*path), params, calls,
-          [](const AttentionParams& layer, const PackedOptions& /*options*/) {
-            return kernels::reference::attention(layer);
-          });
+      const auto ran =
+          kernels::run_on_path(paths.step(*path), params, calls,
+                               [](const AttentionParams& layer, const PackedOptions& /*options*/) {
+                                 return kernels::reference::attention(layer);
+                               });
       REQUIRE(ran.has_value());
     }
     return calls;

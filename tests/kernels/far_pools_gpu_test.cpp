@@ -5,6 +5,7 @@
 // pages are mapped.
 #include "kernels/attention_checks.hpp"
 #include "kernels/device_batch.hpp"
+#include "kernels/packed_batch.hpp"
 #include "kernels/paged_batch.hpp"
 #include "support/catch.hpp"
 
@@ -44,6 +45,33 @@ TEST_CASE("offsets in a pool are of 64 bits", "[attention][append][far]") {
   device.append(0, batch.tokens());
   check_bytes(device.pool(), batch.pool);
   check_attention(batch, device, device.attention());
+}
+
+TEST_CASE("packed attention's offsets in a pool are of 64 bits", "[packed][far]") {
+  // 2^31 and 2^32 elements are 4 and 8 GiB, 2^32 steps of 16 keys of one head far more.
+  const auto page = GENERATE(16, 48, 128);
+  const auto dim = GENERATE(64, 128);
+  const auto gigabytes = GENERATE(5, 9, 20, 34);
+  const auto rows = GENERATE(Rows::kTokensHeads, Rows::kHeadsTokens);
+  const PagedBatch batch{{.type = gigabytes == 9 ? ElementType::kFp16 : ElementType::kBf16,
+                          .rows = rows,
+                          .layers = 1,
+                          .layer = 0,
+                          .kv_heads = 8,
+                          .group = 4,
+                          .k_dim = dim,
+                          .v_dim = dim,
+                          .page = page,
+                          .lengths = {5 * page + 3, 1, 2 * page},
+                          .queries = {7, 1, 2}}};
+  const FarPages far = apart(batch, gigabytes);
+  INFO("pages of " << page << ", dim " << dim << ", parts " << far.distance << " entries apart");
+  const DeviceBatch device{batch, far};
+  for (const std::int32_t split : {0, 64}) {
+    const PackedBatch packed{
+        device, device.attention(), {.split_tokens = split, .max_length = 5 * page + 3}};
+    check_result(batch, packed.params(), packed.run(), batch.shape().lengths);
+  }
 }
 
 TEST_CASE("offsets of fp32 and of latent records are of 64 bits", "[attention][append][far]") {

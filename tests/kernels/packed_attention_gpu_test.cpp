@@ -88,17 +88,17 @@ TEST_CASE("every compiled instance of packed attention, also those that no shape
   for (std::size_t i = 0; i < kernels::kPackedInstances.size(); ++i) {
     const kernels::PackedInstance& instance = kernels::kPackedInstances[i];
     INFO("instance " << i << ", " << queries << " tiles of rows");
-    const PagedBatch batch{{.type = instance.type,
-                            .rows = Rows::kHeadsTokens,
-                            .kv_heads = 2,
-                            .group = 8,
-                            .k_dim = instance.dim,
-                            .v_dim = instance.dim,
-                            .page = 32,
-                            .lengths = {500, 0, 17},
-                            .queries = std::vector<std::int32_t>(
-                                3, queries == 1 ? 2 * instance.row_tiles - 1
-                                                : 2 * instance.row_tiles + 1)}};
+    const PagedBatch batch{
+        {.type = instance.type,
+         .rows = Rows::kHeadsTokens,
+         .kv_heads = 2,
+         .group = 8,
+         .k_dim = instance.dim,
+         .v_dim = instance.dim,
+         .page = 32,
+         .lengths = {500, 0, 17},
+         .queries = std::vector<std::int32_t>(
+             3, queries == 1 ? 2 * instance.row_tiles - 1 : 2 * instance.row_tiles + 1)}};
     const DeviceBatch device{batch};
     check_packed(batch, device, device.attention(),
                  {.blocks = 5, .instance = static_cast<std::int32_t>(i)});

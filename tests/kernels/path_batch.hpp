@@ -56,18 +56,17 @@ class PathBatch {
   /// What a step does once: the table of decode rows, and the plan.
   void prepare(StreamHandle stream) const {
     if (step_.path == kernels::AttentionPath::kDecodeRows) {
-      must(kernels::expand_decode_rows(
-          {.entries = params_.table.entries,
-           .lengths = params_.table.lengths,
-           .q_indptr = params_.q_indptr,
-           .row_entries = row_entries_->as<std::int32_t>(),
-           .row_lengths = row_lengths_->as<std::int32_t>(),
-           .row_stride_entries = params_.table.row_stride_entries,
-           .rows = params_.table.rows,
-           .tokens = params_.tokens,
-           .queries = params_.max_query_tokens,
-           .tokens_per_block = params_.table.tokens_per_block},
-          stream));
+      must(kernels::expand_decode_rows({.entries = params_.table.entries,
+                                        .lengths = params_.table.lengths,
+                                        .q_indptr = params_.q_indptr,
+                                        .row_entries = row_entries_->as<std::int32_t>(),
+                                        .row_lengths = row_lengths_->as<std::int32_t>(),
+                                        .row_stride_entries = params_.table.row_stride_entries,
+                                        .rows = params_.table.rows,
+                                        .tokens = params_.tokens,
+                                        .queries = params_.max_query_tokens,
+                                        .tokens_per_block = params_.table.tokens_per_block},
+                                       stream));
     }
     must(kernels::plan_packed_attention(packed_->plan_params(), stream));
   }

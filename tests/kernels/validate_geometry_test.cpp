@@ -330,14 +330,40 @@ TEST_CASE("kernels that count the bytes of a pool in 32 bits are found", "[geome
     return reference::append(params);
   };
   narrow.attention = [](AttentionParams params) {
-    std::vector<std::int32_t> entries(params.table.entries,
-                                      params.table.entries + params.table.rows);
+    std::vector<std::int32_t> entries(
+        params.table.entries,
+        params.table.entries + params.table.rows * params.table.row_stride_entries);
     std::ranges::for_each(
         entries, [](std::int32_t& entry) { entry = static_cast<std::int32_t>(entry % kWrap); });
     params.table.entries = entries.data();
     return reference::attention(params);
   };
   CHECK_FALSE(report_of(validate_geometry(*pools, narrow)).passed());
+}
+
+TEST_CASE("attention that does not walk over the pages of a row is found", "[geometry]") {
+  const Plan plan = test::planned(test::geometry_plans().front());
+  const auto pools = create_pools(*plan.smallest(), HostMemory{});
+  REQUIRE(pools.has_value());
+  std::set<std::int64_t> columns;
+  GeometryKernels standing = on_host();
+  standing.attention = [&columns](AttentionParams params) {
+    // Every block of a row is its first.
+    const std::int64_t stride = params.table.row_stride_entries;
+    columns.insert(stride);
+    std::vector<std::int32_t> entries(params.table.entries,
+                                      params.table.entries + params.table.rows * stride);
+    for (std::size_t i = 0; i < entries.size(); ++i) {
+      entries[i] = entries[i - i % static_cast<std::size_t>(stride)];
+    }
+    params.table.entries = entries.data();
+    return reference::attention(params);
+  };
+  const GeometryReport report = report_of(validate_geometry(*pools, standing));
+  CHECK_FALSE(report.passed());
+  CHECK_THAT(report.text(), Catch::Matchers::ContainsSubstring("in a table of several pages"));
+  CHECK(columns.contains(1));
+  CHECK(*columns.rbegin() > 1);
 }
 
 TEST_CASE("what a kernel refuses is an error", "[geometry]") {

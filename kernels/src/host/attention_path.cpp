@@ -129,12 +129,12 @@ Result<void> check_path(const PathStep& step, const AttentionParams& params) {
   }
   const KeyMask mask{params.causal, params.window_left, params.window_right};
   if (mask.causal != 0 || has_window(mask)) {
-    return Error{.code = ErrorCode::kUnsupported,
-                 .message = fmt::format("the path {} takes layers whose query tokens all see the "
-                                        "whole sequence, and this one has a {}: run it packed",
-                                        to_string(step.path),
-                                        mask.causal != 0 ? "causal mask" : "window"),
-                 .key = "path"};
+    return Error{
+        .code = ErrorCode::kUnsupported,
+        .message = fmt::format("the path {} takes layers whose query tokens all see the "
+                               "whole sequence, and this one has a {}: run it packed",
+                               to_string(step.path), mask.causal != 0 ? "causal mask" : "window"),
+        .key = "path"};
   }
   FieldChecker check;
   if (step.path == AttentionPath::kDecodeRows) {

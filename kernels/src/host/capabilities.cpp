@@ -156,11 +156,12 @@ KernelCapability packed_decode_row(std::vector<PoolUser> serves) {
 }
 
 KernelCapability packed_block_row(std::vector<PoolUser> serves) {
-  return packed_row("kvpool_packed_block", KernelRole::kDraftBlock, std::move(serves),
-                    {.value = 10,
-                     .unit = "us_per_layer",
-                     .conditions = "H200, batch 16, 32K tokens, a block of 7, 8 query on 2 KV heads "
-                                   "of 64: 71.2 us, and 81.4 of the fastest other kernel measured"});
+  return packed_row(
+      "kvpool_packed_block", KernelRole::kDraftBlock, std::move(serves),
+      {.value = 10,
+       .unit = "us_per_layer",
+       .conditions = "H200, batch 16, 32K tokens, a block of 7, 8 query on 2 KV heads "
+                     "of 64: 71.2 us, and 81.4 of the fastest other kernel measured"});
 }
 
 std::vector<KernelCapability> make_rows() {

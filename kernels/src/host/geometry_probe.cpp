@@ -11,6 +11,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <iterator>
+#include <limits>
 #include <numbers>
 #include <span>
 
@@ -165,8 +167,14 @@ struct Attended {
   std::vector<float> lse;
 };
 
+/// How the rows of a batch find their pages.
+enum class Tables {
+  kOnePage,   ///< a row's table has its own page only
+  kAllPages,  ///< a row's table has all pages that are looked at, up to its own
+};
+
 /// One query for each place: a row of its own, that ends at the place and sees nothing else.
-Result<Attended> attend(const GeometryProbe& probe, std::span<const Place> places,
+Result<Attended> attend(const GeometryProbe& probe, std::span<const Place> places, Tables tables,
                         const GeometryKernels& kernels, GeometryScratch& scratch) {
   const CachePair& caches = probe.operands;
   const auto heads = static_cast<std::size_t>(caches.kv_heads);
@@ -179,19 +187,30 @@ Result<Attended> attend(const GeometryProbe& probe, std::span<const Place> place
   }
   std::vector<std::int32_t> entries;
   std::vector<std::int32_t> lengths;
+  const std::int64_t columns =
+      tables == Tables::kOnePage ? 1 : static_cast<std::int64_t>(probe.entries.size());
   for (const Place& place : places) {
-    entries.push_back(static_cast<std::int32_t>(place.entry));
-    lengths.push_back(place.slot + 1);
+    std::int64_t before = 0;  // tokens of the pages before it
+    if (tables == Tables::kOnePage) {
+      entries.push_back(static_cast<std::int32_t>(place.entry));
+    } else {
+      for (const std::int64_t entry : probe.entries) {
+        entries.push_back(static_cast<std::int32_t>(entry));
+        before += entry < place.entry ? caches.tokens_per_block : 0;
+      }
+    }
+    lengths.push_back(static_cast<std::int32_t>(before) + place.slot + 1);
   }
   Attended attended{.out = Elements{caches.v.type, places.size() * heads * v_dim},
                     .lse = std::vector<float>(places.size() * heads)};
   const std::size_t table_bytes = entries.size() * sizeof(entries[0]);
+  const std::size_t length_bytes = lengths.size() * sizeof(lengths[0]);
   const std::size_t lse_bytes = attended.lse.size() * sizeof(float);
   // What a kernel leaves out shows as NaN.
   std::fill_n(attended.out.data(), attended.out.size(), std::byte{0xFF});
   std::memset(attended.lse.data(), 0xFF, lse_bytes);
   Result<void> result =
-      scratch.lay_out({queries.size(), attended.out.size(), lse_bytes, table_bytes, table_bytes});
+      scratch.lay_out({queries.size(), attended.out.size(), lse_bytes, table_bytes, length_bytes});
   const auto upload = [&](std::size_t index, const void* from, std::size_t size) {
     if (result) {
       result = scratch.write(scratch.at(index), from, size);
@@ -201,7 +220,7 @@ Result<Attended> attend(const GeometryProbe& probe, std::span<const Place> place
   upload(1, attended.out.data(), attended.out.size());
   upload(2, attended.lse.data(), lse_bytes);
   upload(3, entries.data(), table_bytes);
-  upload(4, lengths.data(), table_bytes);
+  upload(4, lengths.data(), length_bytes);
   const auto pointer = [&](std::size_t index) {
     return reinterpret_cast<void*>(scratch.at(index));  // NOLINT: an address of the kernels' memory
   };
@@ -212,7 +231,7 @@ Result<Attended> attend(const GeometryProbe& probe, std::span<const Place> place
                                 .lse = static_cast<float*>(pointer(2)),
                                 .table = {.entries = static_cast<const std::int32_t*>(pointer(3)),
                                           .lengths = static_cast<const std::int32_t*>(pointer(4)),
-                                          .row_stride_entries = 1,
+                                          .row_stride_entries = columns,
                                           .unit_bytes = caches.k.entry_stride_bytes,
                                           .rows = tokens,
                                           .tokens_per_block = caches.tokens_per_block},
@@ -245,11 +264,11 @@ Result<Attended> attend(const GeometryProbe& probe, std::span<const Place> place
   return attended;
 }
 
-Result<std::string> attention_difference(const GeometryProbe& probe, const GeometryKernels& kernels,
-                                         GeometryScratch& scratch) {
+Result<std::string> attention_difference(const GeometryProbe& probe, Tables tables,
+                                         const GeometryKernels& kernels, GeometryScratch& scratch) {
   const CachePair& caches = probe.operands;
   const std::vector<Place> places = places_of(probe);
-  const auto attended = attend(probe, places, kernels, scratch);
+  const auto attended = attend(probe, places, tables, kernels, scratch);
   if (!attended) {
     return attended.error();
   }
@@ -259,7 +278,8 @@ Result<std::string> attention_difference(const GeometryProbe& probe, const Geome
   for (const Place& place : places) {
     for (std::int32_t head = 0; head < caches.kv_heads; ++head, ++row) {
       const auto where = [&] {
-        return fmt::format("page at entry {}, slot {}, head {}", place.entry, place.slot, head);
+        return fmt::format("page at entry {}, slot {}, head {}{}", place.entry, place.slot, head,
+                           tables == Tables::kOnePage ? "" : ", in a table of several pages");
       };
       float product = 0;
       for (std::int32_t dim = 0; dim < caches.k.dim; ++dim) {
@@ -282,6 +302,19 @@ Result<std::string> attention_difference(const GeometryProbe& probe, const Geome
     }
   }
   return std::string{};
+}
+
+/// Attention through tables of one page, and of all.
+Result<std::string> attention_difference(const GeometryProbe& probe, const GeometryKernels& kernels,
+                                         GeometryScratch& scratch) {
+  auto difference = attention_difference(probe, Tables::kOnePage, kernels, scratch);
+  const std::int64_t tokens =
+      std::int64_t{probe.operands.tokens_per_block} * std::ssize(probe.entries);
+  const bool walks = probe.entries.size() > 1 && tokens <= std::numeric_limits<std::int32_t>::max();
+  if (!difference || !difference->empty() || !walks) {
+    return difference;
+  }
+  return attention_difference(probe, Tables::kAllPages, kernels, scratch);
 }
 
 /// Bytes from the first to behind the last element of one row of a view.

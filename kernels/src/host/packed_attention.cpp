@@ -210,9 +210,9 @@ Result<void> check_packed(const AttentionParams& params, const PackedOptions& op
   check_instance(check, options.instance, params.k.dim, options.split_tokens);
   if (options.instance >= 0 && check.result().has_value() &&
       packed_instance_at(options.instance, params.k.dim)->type != params.k.type) {
-    check.fail(ErrorCode::kInvalidArgument, "instance",
-               fmt::format("instance {} is not for {} keys", options.instance,
-                           name_of(params.k.type)));
+    check.fail(
+        ErrorCode::kInvalidArgument, "instance",
+        fmt::format("instance {} is not for {} keys", options.instance, name_of(params.k.type)));
   }
   if (auto checked = check.result(); !checked || params.tokens == 0 || params.table.rows == 0) {
     return checked;

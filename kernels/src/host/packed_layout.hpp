@@ -26,8 +26,7 @@ struct PackedLayout {
 [[nodiscard]] inline PackedLayout packed_layout(ElementType type, std::int32_t dim,
                                                 std::int64_t rows, std::int64_t query_tokens,
                                                 std::int64_t query_heads, std::int64_t kv_heads,
-                                                std::int64_t split_tokens,
-                                                std::int32_t instance) {
+                                                std::int64_t split_tokens, std::int32_t instance) {
   const std::int64_t group = query_heads / kv_heads;
   const std::int64_t query_rows = query_tokens > 0 ? query_tokens * group : group;
   PackedLayout layout;

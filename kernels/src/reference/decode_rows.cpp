@@ -34,7 +34,8 @@ Result<void> check_contents(const DecodeRowParams& params) {
     }
   }
   if (next != params.tokens) {
-    return fault("q_indptr", fmt::format("the rows have {} of {} query tokens", next, params.tokens));
+    return fault("q_indptr",
+                 fmt::format("the rows have {} of {} query tokens", next, params.tokens));
   }
   return {};
 }

@@ -86,15 +86,15 @@ class Arena {
 };
 
 std::string text_of(const SelfTestShape& shape) {
-  return fmt::format("{} rows of {} elements, pages of {}, {}, {} query heads a KV head, {} query "
-                     "tokens{}{}",
-                     shape.type == ElementType::kFp32   ? "fp32"
-                     : shape.type == ElementType::kBf16 ? "bf16"
-                                                        : "fp16",
-                     shape.dim, shape.page, shape.heads_first ? "HND" : "NHD", shape.group,
-                     shape.queries, shape.causal != 0 ? ", causal" : "",
-                     shape.window_left >= 0 ? fmt::format(", window of {}", shape.window_left + 1)
-                                            : "");
+  return fmt::format(
+      "{} rows of {} elements, pages of {}, {}, {} query heads a KV head, {} query "
+      "tokens{}{}",
+      shape.type == ElementType::kFp32   ? "fp32"
+      : shape.type == ElementType::kBf16 ? "bf16"
+                                         : "fp16",
+      shape.dim, shape.page, shape.heads_first ? "HND" : "NHD", shape.group, shape.queries,
+      shape.causal != 0 ? ", causal" : "",
+      shape.window_left >= 0 ? fmt::format(", window of {}", shape.window_left + 1) : "");
 }
 
 /// The first wrong byte, or empty.
@@ -130,16 +130,15 @@ Result<std::string> append_difference(const SelfTestShape& shape, const SelfTest
     return std::move(got).error();
   }
   const auto differs = std::ranges::mismatch(found, batch.pool).in1;
-  return differs == found.end()
-             ? std::string{}
-             : fmt::format("{}: byte {} of the pool is not what was appended", text_of(shape),
-                           differs - found.begin());
+  return differs == found.end() ? std::string{}
+                                : fmt::format("{}: byte {} of the pool is not what was appended",
+                                              text_of(shape), differs - found.begin());
 }
 
 /// Distance of neighbouring numbers of a format at |value|; fp32 is held to fp16's.
 double ulp_at(ElementType type, double value) {
-  return std::ldexp(1.0, (value == 0.0 ? -14 : std::ilogb(value)) -
-                             (type == ElementType::kBf16 ? 7 : 10));
+  return std::ldexp(
+      1.0, (value == 0.0 ? -14 : std::ilogb(value)) - (type == ElementType::kBf16 ? 7 : 10));
 }
 
 /// Outputs and log-sum-exps.
@@ -185,8 +184,8 @@ std::string compare(const SelfTestShape& shape, const Attended& found, const Att
 
 /// Nothing but NaN.
 Attended unwritten(const SelfTestBatch& batch) {
-  const auto rows =
-      static_cast<std::size_t>(batch.query_tokens()) * static_cast<std::size_t>(batch.query_heads());
+  const auto rows = static_cast<std::size_t>(batch.query_tokens()) *
+                    static_cast<std::size_t>(batch.query_heads());
   Attended result;
   result.out.assign(rows * static_cast<std::size_t>(batch.shape().dim) *
                         static_cast<std::size_t>(element_bytes(batch.shape().type)),
@@ -259,10 +258,10 @@ Result<std::string> attention_difference(const SelfTestShape& shape, bool packed
   const auto lse = arena.put(found.lse);
   const auto entries = arena.put(batch.entries);
   const auto lengths = arena.put(batch.lengths);
-  for (const Error* error : {pool ? nullptr : &pool.error(), q ? nullptr : &q.error(),
-                             out ? nullptr : &out.error(), lse ? nullptr : &lse.error(),
-                             entries ? nullptr : &entries.error(),
-                             lengths ? nullptr : &lengths.error()}) {
+  for (const Error* error :
+       {pool ? nullptr : &pool.error(), q ? nullptr : &q.error(), out ? nullptr : &out.error(),
+        lse ? nullptr : &lse.error(), entries ? nullptr : &entries.error(),
+        lengths ? nullptr : &lengths.error()}) {
     if (error != nullptr) {
       return *error;
     }
@@ -302,11 +301,14 @@ std::vector<SelfTestShape> shapes_of(const KernelCapability& row) {
   std::vector<SelfTestShape> kinds;
   switch (row.role) {
     case KernelRole::kTargetDecode:
-      kinds = {{.group = 1, .queries = 1}, {.group = 4, .queries = 5}, {.group = 8, .queries = 1},
+      kinds = {{.group = 1, .queries = 1},
+               {.group = 4, .queries = 5},
+               {.group = 8, .queries = 1},
                {.group = 6, .queries = 2, .window_left = 40}};
       break;
     case KernelRole::kDraftBlock:
-      kinds = {{.group = 4, .queries = 7, .causal = 0}, {.group = 6, .queries = 7, .causal = 0},
+      kinds = {{.group = 4, .queries = 7, .causal = 0},
+               {.group = 6, .queries = 7, .causal = 0},
                {.group = 1, .queries = 16, .causal = 0, .window_left = 40},
                {.group = 8, .queries = 8}};
       break;
@@ -337,10 +339,10 @@ std::vector<SelfTestShape> shapes_of(const KernelCapability& row) {
 enum class Check { kNone, kAppend, kSimple, kPacked };
 
 Check check_of(std::string_view row) {
-  return row == "kvpool_append"                  ? Check::kAppend
-         : row.starts_with("kvpool_simple_")     ? Check::kSimple
-         : row.starts_with("kvpool_packed_")     ? Check::kPacked
-                                                 : Check::kNone;
+  return row == "kvpool_append"              ? Check::kAppend
+         : row.starts_with("kvpool_simple_") ? Check::kSimple
+         : row.starts_with("kvpool_packed_") ? Check::kPacked
+                                             : Check::kNone;
 }
 
 Result<RowResult> test_row(const KernelCapability& row, const SelfTestKernels& kernels,
@@ -379,12 +381,12 @@ bool SelfTestReport::passed() const noexcept {
 std::string SelfTestReport::text() const {
   std::string text;
   for (const RowResult& row : rows) {
-    text += fmt::format("{}: {} shapes, {}\n", row.row, row.cases,
-                        !row.finding.empty() ? row.finding
-                        : row.cases == 0     ? std::string{"so nothing was run"}
-                        : row.largest_ulp > 0.0
-                            ? fmt::format("correct to {:.2f} ulp", row.largest_ulp)
-                            : std::string{"correct to the bit"});
+    text +=
+        fmt::format("{}: {} shapes, {}\n", row.row, row.cases,
+                    !row.finding.empty()    ? row.finding
+                    : row.cases == 0        ? std::string{"so nothing was run"}
+                    : row.largest_ulp > 0.0 ? fmt::format("correct to {:.2f} ulp", row.largest_ulp)
+                                            : std::string{"correct to the bit"});
   }
   return text;
 }

@@ -54,8 +54,7 @@ class SelfTestBatch {
  public:
   static constexpr std::int32_t kKvHeads = 2;
 
-  explicit SelfTestBatch(const SelfTestShape& shape)
-      : shape_{shape}, lengths{300, 0, 33, 129} {
+  explicit SelfTestBatch(const SelfTestShape& shape) : shape_{shape}, lengths{300, 0, 33, 129} {
     const std::int64_t size = element_bytes(shape.type);
     make_tables();
     for (const std::int32_t length : lengths) {
@@ -72,10 +71,10 @@ class SelfTestBatch {
         const auto from = static_cast<std::int64_t>(token) * kKvHeads * row + head * row;
         for (const bool value : {false, true}) {
           const CacheOperand cache = operand(pool.data(), value);
-          std::memcpy(static_cast<std::byte*>(cache.base) +
-                          row_offset(cache, slots[token] / shape.page, head,
-                                     slots[token] % shape.page),
-                      (value ? v : k).data() + from, static_cast<std::size_t>(row));
+          std::memcpy(
+              static_cast<std::byte*>(cache.base) +
+                  row_offset(cache, slots[token] / shape.page, head, slots[token] % shape.page),
+              (value ? v : k).data() + from, static_cast<std::size_t>(row));
         }
       }
     }

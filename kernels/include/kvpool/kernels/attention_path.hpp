@@ -14,9 +14,9 @@
 #include <string_view>
 
 /// How a layer's block of query tokens is run. Packed attention is the default for all. The two
-/// classic forms of engines, one row for each query token and one pass without a split, are there so
-/// that a published comparison can be repeated; both are run by packed attention's kernel. A path is
-/// chosen on the host from the batch, and so is fixed within a captured graph.
+/// classic forms of engines, one row for each query token and one pass without a split, are there
+/// so that a published comparison can be repeated; both are run by packed attention's kernel. A
+/// path is chosen on the host from the batch, and so is fixed within a captured graph.
 namespace kvpool::kernels {
 
 /// One way to run a layer.
@@ -74,7 +74,8 @@ struct PathStep {
 [[nodiscard]] PackedShape on_path(const PathStep& step, PackedShape shape) noexcept;
 /// The plan of a batch on a path.
 [[nodiscard]] PackedPlanParams on_path(const PathStep& step, PackedPlanParams params) noexcept;
-/// A layer of a batch on a path. Its plan, counters and workspace stay: they are the path's already.
+/// A layer of a batch on a path. Its plan, counters and workspace stay: they are the path's
+/// already.
 [[nodiscard]] AttentionParams on_path(const PathStep& step, AttentionParams params) noexcept;
 /// How packed attention runs a path.
 [[nodiscard]] PackedOptions options_on_path(const PathStep& step) noexcept;
@@ -98,8 +99,8 @@ struct PathCalls {
 /// Enqueues packed attention.
 using PackedLaunch = std::function<Result<void>(const AttentionParams&, const PackedOptions&)>;
 
-/// Runs a layer on a path by `launch`, and counts it if it was enqueued. `params` are the batch's, as
-/// for packed attention, but for a `split` and workspace of the path.
+/// Runs a layer on a path by `launch`, and counts it if it was enqueued. `params` are the batch's,
+/// as for packed attention, but for a `split` and workspace of the path.
 /// @return what `check_path` says, or `launch`
 [[nodiscard]] Result<void> run_on_path(const PathStep& step, const AttentionParams& params,
                                        PathCalls& calls, const PackedLaunch& launch);

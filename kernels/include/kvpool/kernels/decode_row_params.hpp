@@ -11,15 +11,15 @@
 namespace kvpool::kernels {
 
 /// Making a table with a row for each query token of a batch, all of which see the whole sequence:
-/// the block of a drafter without a causal mask, for kernels with one query token a row. Once a step
-/// and group of layers; captured with it, it follows the device's lengths.
+/// the block of a drafter without a causal mask, for kernels with one query token a row. Once a
+/// step and group of layers; captured with it, it follows the device's lengths.
 struct DecodeRowParams {
   /// [rows, row_stride_entries] The batch's table.
   const std::int32_t* entries = nullptr;
   /// [rows] Tokens of each sequence, its own query tokens included.
   const std::int32_t* lengths = nullptr;
-  /// [rows + 1] First query token of each row, ascending, from 0 to `tokens`; or null: every row has
-  /// `queries`.
+  /// [rows + 1] First query token of each row, ascending, from 0 to `tokens`; or null: every row
+  /// has `queries`.
   const std::int32_t* q_indptr = nullptr;
   /// [tokens, row_stride_entries] Row t gets the pages of the sequence of query token t. What is
   /// behind them is not written.
@@ -42,8 +42,8 @@ static_assert(std::is_trivially_copyable_v<DecodeRowParams>);
 static_assert(std::is_standard_layout_v<DecodeRowParams>);
 static_assert(sizeof(DecodeRowParams) == 64);
 
-/// Whether the table can be made: sizes, alignment, null pointers. Contents of device memory are not
-/// read.
+/// Whether the table can be made: sizes, alignment, null pointers. Contents of device memory are
+/// not read.
 /// @return `kInvalidArgument` with the field as key
 [[nodiscard]] Result<void> check(const DecodeRowParams& params);
 

@@ -93,8 +93,8 @@ struct PackedSizes {
 /// kernel
 [[nodiscard]] Result<PackedSizes> packed_sizes(const PackedShape& shape);
 
-/// Plans that a step may need beside each other: layers with windows of different sizes do not share
-/// one.
+/// Plans that a step may need beside each other: layers with windows of different sizes do not
+/// share one.
 inline constexpr std::int64_t kPackedPlans = 4;
 
 /// Where the memory of packed attention lies in one region, for all layers of a stream: the

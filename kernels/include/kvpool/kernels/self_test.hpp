@@ -37,10 +37,10 @@ struct SelfTestKernels {
 
 /// How a row fared.
 struct RowResult {
-  std::string row{};           ///< its name
-  std::int64_t cases = 0;      ///< shapes that were run
-  double largest_ulp = 0.0;    ///< largest error of an output, in units in the last place at max|ref|
-  std::string finding{};       ///< the first difference, or empty
+  std::string row{};         ///< its name
+  std::int64_t cases = 0;    ///< shapes that were run
+  double largest_ulp = 0.0;  ///< largest error of an output, in units in the last place at max|ref|
+  std::string finding{};     ///< the first difference, or empty
 
   /// Field by field.
   friend bool operator==(const RowResult&, const RowResult&) = default;

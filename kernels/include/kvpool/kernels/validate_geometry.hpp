@@ -74,7 +74,8 @@ struct GeometryKernels {
 /// them back, so that two places that overlap are found; pools may not overlap anywhere. Of a page
 /// of more than 256 token slots kernels get the first and the last 128. bf16, fp16 and fp32 rows of
 /// K, V and MLA go through append and attention: each query sees its own token only, so that the
-/// output is that token's V to the bit, and the log-sum-exp is the product of its K with a query.
+/// output is that token's V to the bit, and the log-sum-exp is the product of its K with a query;
+/// once through a table of that token's page alone, and once through one of all pages looked at.
 /// Other formats, records, indexers, scales and states are written and read as bytes. Groups of one
 /// pool, which share its pages, are checked one after another. What the usable pages held is lost;
 /// reserved pages are not touched.

@@ -22,8 +22,8 @@ struct alignas(16) AppendVector {
 /// Vectors of one token's K rows, or V rows.
 KVPOOL_HOST_DEVICE constexpr std::int64_t append_vectors(std::int32_t kv_heads,
                                                          const CacheOperand& cache) {
-  return kv_heads * (cache.dim * element_bytes(cache.type) /
-                     static_cast<std::int64_t>(sizeof(AppendVector)));
+  return kv_heads *
+         (cache.dim * element_bytes(cache.type) / static_cast<std::int64_t>(sizeof(AppendVector)));
 }
 
 /// Vectors of one token's K and V rows.
@@ -45,7 +45,8 @@ KVPOOL_HOST_DEVICE inline void append_vector(const AppendParams& params, bool va
   constexpr std::int64_t kBytes = sizeof(AppendVector);
   const CacheOperand& cache = value ? params.v_cache : params.k_cache;
   const std::int64_t element = element_bytes(cache.type);
-  const std::int64_t token_stride = (value ? params.v_token_stride : params.k_token_stride) * element;
+  const std::int64_t token_stride =
+      (value ? params.v_token_stride : params.k_token_stride) * element;
   const std::int64_t head_stride = (value ? params.v_head_stride : params.k_head_stride) * element;
   const std::int64_t row_vectors = cache.dim * element / kBytes;
   const std::int64_t head = quotient(vector, row_vectors);

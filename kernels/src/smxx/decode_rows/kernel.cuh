@@ -14,7 +14,8 @@ inline constexpr std::int64_t kDecodeRowEntries = 1024;
 
 /// Work items of an expansion: parts of table rows.
 __host__ __device__ inline std::int64_t decode_row_parts(const DecodeRowParams& params) {
-  const std::int64_t parts = (params.row_stride_entries + kDecodeRowEntries - 1) / kDecodeRowEntries;
+  const std::int64_t parts =
+      (params.row_stride_entries + kDecodeRowEntries - 1) / kDecodeRowEntries;
   return parts > 0 ? parts : 1;
 }
 

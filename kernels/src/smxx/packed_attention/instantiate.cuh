@@ -72,10 +72,10 @@ cudaError_t launch_listed(const KernelParams& params, std::size_t instance, cuda
     constexpr PackedInstance kInstance = kPackedInstances[at];
     if constexpr (kInstance.type == type && kInstance.dim == dim) {
       if (at == instance) {
-        status = launch_instance<
-            Traits<type, dim, kInstance.row_tiles, kInstance.warps, kInstance.stream_warps,
-                   kInstance.steps, kInstance.stages, kInstance.blocks>,
-            kInstance.least_items != kCandidate>(params, stream);
+        status = launch_instance <
+                 Traits<type, dim, kInstance.row_tiles, kInstance.warps, kInstance.stream_warps,
+                        kInstance.steps, kInstance.stages, kInstance.blocks>,
+        kInstance.least_items != kCandidate > (params, stream);
         return true;
       }
     }
