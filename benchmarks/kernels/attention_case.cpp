@@ -7,6 +7,9 @@
 #include "attention_setup.hpp"
 #include "device_helpers.hpp"
 #include "path_run.hpp"
+#ifdef KVPOOL_PEER_FLASHINFER
+#include "flashinfer.hpp"
+#endif
 
 #include <algorithm>
 #include <cstddef>
@@ -139,6 +142,28 @@ bool run_case(const AttentionCase& c, const std::string& suite, Pool& pool, Csv&
       csv.line(line);
     }
   }
+#ifdef KVPOOL_PEER_FLASHINFER
+  if (c.has_peer) {
+    const peers::FlashInferPacked peer{{.params = setup.over(0),
+                                        .lengths = setup.lengths(),
+                                        .entries = &setup.entries(),
+                                        .columns = setup.columns(),
+                                        .tables = setup.tables()}};
+    line.kernel = suite + "_flashinfer";
+    line.ref_us = read;
+    setup.poison();
+    peer.launch(0, nullptr);
+    if (!setup.verify(line)) {
+      std::fprintf(stderr, "error: outputs of the peer in the next line differ\n");
+    }
+    line.us = time_graph(per_graph, replays, [&](cudaStream_t stream) {
+      for (int i = 0; i < per_graph; ++i) {
+        peer.launch(i, stream);
+      }
+    });
+    csv.line(line);
+  }
+#endif
   return all_good;
 }
 

@@ -40,6 +40,8 @@ struct AttentionCase {
     int instance = -1;
   };
   std::vector<Form> forms{Form{}};
+  /// Whether a peer is measured too, where one is compiled in.
+  bool has_peer = false;
 };
 
 /// Bytes of the pages of a case with one page table.

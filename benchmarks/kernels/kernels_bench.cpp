@@ -258,10 +258,11 @@ std::vector<AttentionCase> plan_cases() {
   return cases;
 }
 
-bool run_cases(const std::vector<AttentionCase>& cases, const std::string& suite, Pool& pool,
-               Csv& csv) {
+bool run_cases(std::vector<AttentionCase> cases, const std::string& suite, Pool& pool, Csv& csv) {
   bool good = true;
-  for (const AttentionCase& c : cases) {
+  for (AttentionCase& c : cases) {
+    c.has_peer = suite == "draft" || suite == "decode" || suite == "verify" || suite == "ragged" ||
+                 suite == "layout";
     good = run_case(c, suite, pool, csv) && good;
   }
   return good;

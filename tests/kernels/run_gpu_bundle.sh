@@ -8,6 +8,7 @@
 #   summary.csv    one line per program: result, test cases, failures, seconds
 #   device.csv     the GPU, its driver, and the commit of the bundle
 #   *.csv          what tests and benches measured
+#   self_test.json what kvplan kernels --self-test --json writes
 #   log.txt        everything that was printed
 # With --sanitize it runs the tests with the tag [sanitize] under compute-sanitizer too; without that
 # tool it fails. Test cases that this GPU cannot run are skipped in junit.xml and in the last line.
@@ -99,6 +100,15 @@ if [[ -x $bundle/bin/kernels_bench ]]; then
   "$bundle/bin/kernels_bench" --csv "$out/kernels_bench.csv" >>"$log" 2>&1
   finish kernels_bench $? $((SECONDS - start))
 fi
+
+echo "== self_test" >>"$log"
+start=$SECONDS
+"$bundle/bin/kvplan-gpu-verify" --self-test --json >"$out/self_test.json" 2>>"$log"
+code=$?
+cat "$out/self_test.json" >>"$log"
+# Without a GPU the tests have said so; where there is one, not to be run is no way to pass.
+((code == 77 && ran > 0)) && code=1
+finish self_test "$code" $((SECONDS - start))
 
 for plan in "$bundle"/plans/*.json; do
   name="verify_$(basename "$plan" .json)"

@@ -58,7 +58,14 @@ class RunGpuBundle(unittest.TestCase):
         self.tools.mkdir()
         self.program("gpu_memory", test_program(0))
         self.program("gpu_kernels", test_program(0))
-        self.program("kvplan-gpu-verify", "exit 0")
+        self.verifier(0)
+
+    def verifier(self, code, self_test=None):
+        """The verifier of plans, which tests the kernels too and then ends with 77 without a GPU."""
+        if self_test is None:
+            self_test = 0 if code == 0 else 77
+        self.program("kvplan-gpu-verify",
+                     f'[ "$1" = --self-test ] && echo "{{}}" && exit {self_test}; exit {code}')
 
     def program(self, name, script, folder=None):
         path = (folder or self.bundle / "bin") / name
@@ -88,8 +95,18 @@ class RunGpuBundle(unittest.TestCase):
         self.assertEqual(code, 0, self.text)
         self.assertEqual(set(results.values()), {"passed"})
         self.assertEqual(entries, {"gpu_memory": "passed", "gpu_kernels": "passed",
-                                   "verify_small": "passed"})
+                                   "self_test": "passed", "verify_small": "passed"})
         self.assertEqual(self.cases, 2)
+        self.assertEqual((self.out / "self_test.json").read_text(), "{}\n")
+
+    def test_a_self_test_that_fails_or_cannot_run_beside_a_gpu(self):
+        self.verifier(0, self_test=1)
+        code, results, entries = self.run_bundle()
+        self.assertEqual((code, results["self_test"]), (1, "failed (1)"))
+        self.assertEqual(entries["self_test"], "failure")
+        self.verifier(0, self_test=77)
+        code, results, _ = self.run_bundle()
+        self.assertEqual((code, results["self_test"]), (1, "failed (1)"))
 
     def test_a_failure(self):
         self.program("gpu_kernels", test_program(1, '<failure message="no"/>', 1))
@@ -119,7 +136,7 @@ class RunGpuBundle(unittest.TestCase):
     def test_without_a_gpu(self):
         self.program("gpu_memory", "exit 77")
         self.program("gpu_kernels", "exit 77")
-        self.program("kvplan-gpu-verify", "exit 4")
+        self.verifier(4)
         code, results, entries = self.run_bundle()
         self.assertEqual(code, 77)
         self.assertEqual(set(results.values()), {"skipped"})
@@ -127,7 +144,7 @@ class RunGpuBundle(unittest.TestCase):
 
     def test_77_of_some_is_not_77_of_all(self):
         self.program("gpu_memory", "exit 77")
-        self.program("kvplan-gpu-verify", "exit 4")
+        self.verifier(4)
         code, results, entries = self.run_bundle()
         self.assertEqual(code, 1, "there is a GPU, and a plan could not be verified")
         self.assertEqual(results["verify_small"], "failed (4)")
@@ -166,7 +183,7 @@ class RunGpuBundle(unittest.TestCase):
         self.assertEqual(self.run_bundle()[0], 0, "nobody asked")
         for name in ("gpu_memory", "gpu_kernels"):
             self.program(name, test_program(77))
-        self.program("kvplan-gpu-verify", "exit 4")
+        self.verifier(4)
         self.assertEqual(self.run_bundle("--sanitize")[0], 77, "there is no GPU to ask it of")
 
     def test_a_test_case_that_was_skipped_did_not_pass(self):

@@ -141,7 +141,7 @@ KernelCapability packed_row(std::string name, KernelRole role, std::vector<PoolU
   row.workspace = packed_workspace;
   row.necessity = Necessity::kPreferred;
   row.cost_of_loss = std::move(cost_of_loss);
-  row.source = "against a dense fp64 computation in tests/kernels; docs/packed_attention.md";
+  row.source = "against a dense fp64 computation in tests/kernels; docs/kernels.md";
   return row;
 }
 
