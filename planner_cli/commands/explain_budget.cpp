@@ -98,12 +98,18 @@ void explain_weights(const Plan& plan, const ModelConfig& model, std::string_vie
   if (line == nullptr || plan.request.budget.weights.has_value()) {
     return;
   }
+  const bool on_last_stage = lies_on_last_stage(model);
+  if (on_last_stage && plan.ledger_stage + 1 < plan.request.parallelism.pipeline) {
+    report.line(words_of(line_name) + ": " + line->reason, 2, 4);
+    return;
+  }
+  Parallelism spread = plan.request.parallelism;
+  spread.pipeline = on_last_stage ? 1 : spread.pipeline;
   if (model.weights.has_value()) {
-    explain_stored_weights(plan, model, line_name, report);
+    explain_stored_weights(plan, model, line_name, spread, report);
     return;
   }
   const ParameterEstimate& estimate = model.parameters;
-  const Parallelism& spread = plan.request.parallelism;
   std::string whole = fmt::format("ceil({} parameters x {} bits / 8)",
                                   count_text(estimate.plain.count()), estimate.plain_bits);
   if (estimate.quantized.count() > 0) {

@@ -25,8 +25,9 @@ void explain_pool_sizes(const Plan& plan, Report& report);
 /// Pages and bytes of one sequence of the longest length.
 void explain_sequence(const Plan& plan, Report& report);
 /// Weights of one rank from the headers of a checkpoint's files. @pre `model.weights` is there
+/// @param spread how this model is divided, which an Eagle3 drafter is not over stages
 void explain_stored_weights(const Plan& plan, const ModelConfig& model, std::string_view line_name,
-                            Report& report);
+                            const Parallelism& spread, Report& report);
 /// From the device's total to the KV budget, and what becomes of it.
 void explain_ledger(const Plan& plan, Report& report);
 

@@ -28,20 +28,26 @@ namespace {
 }  // namespace
 
 void explain_stored_weights(const Plan& plan, const ModelConfig& model, std::string_view line_name,
-                            Report& report) {
+                            const Parallelism& spread, Report& report) {
   const StoredWeights& weights = *model.weights;
   const auto layers = static_cast<std::int64_t>(model.layers.size());
-  const Parallelism& spread = plan.request.parallelism;
   const bool next_token = line_name == "weights" && plan.request.drafter.has_value() &&
                           plan.request.drafter->kind == DrafterKind::kMtp;
-  const StoredShare whole = heaviest_share(weights, layers, spread, next_token);
+  const std::int64_t stage = spread.pipeline > 1 ? plan.ledger_stage : 0;
+  const auto share_of = [&](const StoredWeights& part) {
+    return stored_shares(part, layers, spread, next_token)[static_cast<std::size_t>(stage)].bytes;
+  };
+  const Bytes whole = share_of(weights);
   report.line(fmt::format("{}: from the safetensors headers of {}; {} on disk, {} of it loaded by "
                           "no engine",
                           words_of(line_name), counted(weights.files, "file"),
                           bytes_text(weights.stored), bytes_text(weights.unused)),
               2, 4);
   if (spread.pipeline > 1) {
-    report.line(fmt::format("stage {} of {} loads most", whole.stage, spread.pipeline), 4, 4);
+    report.line(fmt::format("what stage {} of {} loads, counted from 0: its pools hold the fewest "
+                            "tokens",
+                            stage, spread.pipeline),
+                4, 6);
   }
   std::string sum;
   for (const WeightSplit split :
@@ -57,13 +63,11 @@ void explain_stored_weights(const Plan& plan, const ModelConfig& model, std::str
     if (part.parts.empty()) {
       continue;
     }
-    const StoredShare share =
-        stored_shares(part, layers, spread, next_token)[static_cast<std::size_t>(whole.stage)];
-    sum +=
-        fmt::format("{}{} {}", sum.empty() ? "" : " + ", bytes_text(share.bytes), to_string(split));
+    sum += fmt::format("{}{} {}", sum.empty() ? "" : " + ", bytes_text(share_of(part)),
+                       to_string(split));
     report.line(fmt::format("{}: {}", to_string(split), rule_of(split)), 4, 6);
   }
-  report.line(fmt::format("{}: {} = {}", words_of(line_name), sum, bytes_text(whole.bytes)), 2, 4);
+  report.line(fmt::format("{}: {} = {}", words_of(line_name), sum, bytes_text(whole)), 2, 4);
   for (const std::string& name : weights.unknown_names) {
     report.line("it is not known how ranks divide " + name, 4, 6);
   }

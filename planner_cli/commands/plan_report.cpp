@@ -149,9 +149,7 @@ void report_margin(const Plan& plan, Report& report) {
   if (!plan.fits || budget == plan.ledger.end() || budget->low == budget->bytes) {
     return;
   }
-  PlanRequest worst = plan.request;
-  worst.budget.kv_budget = std::max(budget->low, Bytes{0});
-  const Result<Plan> planned = allocate_plan(worst, plan.resolution);
+  const Result<Plan> planned = allocate_plan(plan.request, plan.resolution, BudgetEnd::kLow);
   const bool still = planned.has_value() && planned->fits;
   report.line(fmt::format("margin   {} at the worst end of the assumed lines, a KV budget of {}",
                           still ? "also fits" : "does not fit", short_size(budget->low)),

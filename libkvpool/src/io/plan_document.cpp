@@ -187,8 +187,10 @@ OrderedJson write_pools(const PoolPlan& rank, const Plan& plan) {
 OrderedJson write_ranks(const Plan& plan) {
   OrderedJson ranks = OrderedJson::array();
   for (const PoolPlan& rank : plan.ranks) {
-    ranks.push_back(
-        {{"stage", rank.stage}, {"rank", rank.rank}, {"pools", write_pools(rank, plan)}});
+    ranks.push_back({{"stage", rank.stage},
+                     {"rank", rank.rank},
+                     {"budget_bytes", rank.budget.count()},
+                     {"pools", write_pools(rank, plan)}});
   }
   return ranks;
 }

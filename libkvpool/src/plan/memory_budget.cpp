@@ -73,16 +73,14 @@ LedgerLine estimated_line(std::string name, const ModelConfig& model,
                                 division_text(shares, parallelism.pipeline))};
 }
 
-/// Weights of the rank that loads most, from the headers of the checkpoint's files.
-LedgerLine stored_line(std::string name, const ModelConfig& model, const StoredWeights& weights,
-                       const Parallelism& parallelism, bool next_token_layers) {
-  const auto layers = static_cast<std::int64_t>(model.layers.size());
-  const StoredShare share = heaviest_share(weights, layers, parallelism, next_token_layers);
+/// Weights of the fullest rank of a stage, from the headers of the checkpoint's files.
+LedgerLine stored_line(std::string name, const StoredWeights& weights, const StoredShare& share,
+                       std::int64_t stages) {
   std::string reason =
       fmt::format("read from {} safetensors header{}: {} tensors of {} bytes", weights.files,
                   weights.files == 1 ? "" : "s", weights.tensors, weights.stored.count());
-  if (parallelism.pipeline > 1) {
-    reason += fmt::format("; stage {}, which loads most", share.stage);
+  if (stages > 1) {
+    reason += fmt::format("; stage {} of {}", share.stage, stages);
   }
   if (!weights.unknown_names.empty()) {
     reason +=
@@ -98,11 +96,35 @@ LedgerLine stored_line(std::string name, const ModelConfig& model, const StoredW
           .reason = std::move(reason)};
 }
 
-LedgerLine weights_line(std::string name, const ModelConfig& model, const Parallelism& parallelism,
-                        bool next_token_layers) {
-  return model.weights.has_value()
-             ? stored_line(std::move(name), model, *model.weights, parallelism, next_token_layers)
-             : estimated_line(std::move(name), model, parallelism);
+/// A model's weights on every stage.
+std::vector<LedgerLine> weights_lines(const std::string& name, const ModelConfig& model,
+                                      const Parallelism& parallelism, bool next_token_layers) {
+  if (!model.weights.has_value()) {
+    return std::vector(static_cast<std::size_t>(parallelism.pipeline),
+                       estimated_line(name, model, parallelism));
+  }
+  std::vector<LedgerLine> lines;
+  const auto layers = static_cast<std::int64_t>(model.layers.size());
+  for (const StoredShare& share :
+       stored_shares(*model.weights, layers, parallelism, next_token_layers)) {
+    lines.push_back(stored_line(name, *model.weights, share, parallelism.pipeline));
+  }
+  return lines;
+}
+
+/// A drafter's weights on every stage.
+std::vector<LedgerLine> draft_lines(const ModelConfig& drafter, const Parallelism& parallelism) {
+  const std::string name = "draft_weights";
+  if (!lies_on_last_stage(drafter) || parallelism.pipeline == 1) {
+    return weights_lines(name, drafter, parallelism, false);
+  }
+  Parallelism one = parallelism;
+  one.pipeline = 1;
+  std::vector<LedgerLine> lines(static_cast<std::size_t>(parallelism.pipeline),
+                                exact_line(name, Bytes{0}, "the drafter lies on the last stage"));
+  lines.back() = weights_lines(name, drafter, one, false).front();
+  lines.back().reason += "; the last stage";
+  return lines;
 }
 
 Result<LedgerLine> device_line(const BudgetRequest& request,
@@ -154,6 +176,10 @@ std::string_view to_string(LedgerKind kind) noexcept {
   return "exact";
 }
 
+bool lies_on_last_stage(const ModelConfig& drafter) noexcept {
+  return drafter.drafter.has_value() && drafter.drafter->kind == DrafterKind::kEagle3;
+}
+
 WeightShares weight_shares(const ParameterEstimate& estimate,
                            const Parallelism& parallelism) noexcept {
   const CheckedInt plain =
@@ -191,38 +217,12 @@ WeightShares weight_shares(const ParameterEstimate& estimate,
   return out;
 }
 
-Result<std::vector<LedgerLine>> budget_ledger(const BudgetRequest& request,
-                                              const std::optional<DeviceSpec>& device,
-                                              const Parallelism& parallelism, Tokens step_tokens,
-                                              const ModelConfig& target, const ModelConfig* drafter,
-                                              bool next_token_layers) {
-  std::vector<LedgerLine> lines;
-  if (request.kv_budget.has_value()) {
-    lines.push_back(exact_line("kv_budget", *request.kv_budget, "given as --kv-budget"));
-    return lines;
-  }
-  auto total = device_line(request, device);
-  if (!total) {
-    return std::move(total).error();
-  }
-  lines.push_back(withheld_line(*total, request.utilization_ppm));
-  std::ranges::move(co_located_lines(request.overheads), std::back_inserter(lines));
-  if (request.weights.has_value()) {
-    lines.push_back(exact_line("weights", *request.weights, "given as --weights"));
-  } else {
-    lines.push_back(weights_line("weights", target, parallelism, next_token_layers));
-    if (drafter != nullptr) {
-      lines.push_back(weights_line("draft_weights", *drafter, parallelism, false));
-    }
-  }
-  if (request.overhead.has_value()) {
-    lines.push_back(exact_line("overhead", *request.overhead, "given as --overhead"));
-  } else {
-    std::ranges::move(overhead_lines(request.overheads, parallelism, step_tokens, total->bytes),
-                      std::back_inserter(lines));
-  }
+namespace {
+
+/// What one stage has left of the total after `lines`.
+std::vector<LedgerLine> settled(const LedgerLine& total, std::vector<LedgerLine> lines) {
   RangedBytes spent;
-  bool all_known = total->kind == LedgerKind::kExact;
+  bool all_known = total.kind == LedgerKind::kExact;
   for (const LedgerLine& line : lines) {
     spent.add(line);
     all_known = all_known && line.kind != LedgerKind::kAssumed;
@@ -232,14 +232,71 @@ Result<std::vector<LedgerLine>> budget_ledger(const BudgetRequest& request,
     return Bytes{(CheckedInt{of.count()} - minus).saturated()};
   };
   LedgerLine kv{.name = "kv_budget",
-                .bytes = left(total->bytes, spent.bytes),
+                .bytes = left(total.bytes, spent.bytes),
                 .kind = all_known ? LedgerKind::kDerived : LedgerKind::kAssumed,
-                .low = left(total->low, spent.high),
-                .high = left(total->high, spent.low),
+                .low = left(total.low, spent.high),
+                .high = left(total.high, spent.low),
                 .reason = "device total less everything above"};
-  lines.insert(lines.begin(), *std::move(total));
+  lines.insert(lines.begin(), total);
   lines.push_back(std::move(kv));
   return lines;
+}
+
+}  // namespace
+
+Result<std::vector<std::vector<LedgerLine>>> stage_ledgers(
+    const BudgetRequest& request, const std::optional<DeviceSpec>& device,
+    const Parallelism& parallelism, Tokens step_tokens, const ModelConfig& target,
+    const ModelConfig* drafter, bool next_token_layers) {
+  std::vector<std::vector<LedgerLine>> stages(static_cast<std::size_t>(parallelism.pipeline));
+  if (request.kv_budget.has_value()) {
+    for (std::vector<LedgerLine>& lines : stages) {
+      lines.push_back(exact_line("kv_budget", *request.kv_budget, "given as --kv-budget"));
+    }
+    return stages;
+  }
+  const auto total = device_line(request, device);
+  if (!total) {
+    return total.error();
+  }
+  std::vector<LedgerLine> weights;
+  std::vector<LedgerLine> draft;
+  if (request.weights.has_value()) {
+    weights.assign(stages.size(), exact_line("weights", *request.weights, "given as --weights"));
+  } else {
+    weights = weights_lines("weights", target, parallelism, next_token_layers);
+    draft = drafter == nullptr ? draft : draft_lines(*drafter, parallelism);
+  }
+  for (std::size_t stage = 0; stage < stages.size(); ++stage) {
+    std::vector<LedgerLine> lines{withheld_line(*total, request.utilization_ppm)};
+    std::ranges::move(co_located_lines(request.overheads), std::back_inserter(lines));
+    lines.push_back(std::move(weights[stage]));
+    if (!draft.empty()) {
+      lines.push_back(std::move(draft[stage]));
+    }
+    if (request.overhead.has_value()) {
+      lines.push_back(exact_line("overhead", *request.overhead, "given as --overhead"));
+    } else {
+      std::ranges::move(overhead_lines(request.overheads, parallelism, step_tokens, total->bytes),
+                        std::back_inserter(lines));
+    }
+    stages[stage] = settled(*total, std::move(lines));
+  }
+  return stages;
+}
+
+Result<std::vector<LedgerLine>> budget_ledger(const BudgetRequest& request,
+                                              const std::optional<DeviceSpec>& device,
+                                              const Parallelism& parallelism, Tokens step_tokens,
+                                              const ModelConfig& target, const ModelConfig* drafter,
+                                              bool next_token_layers) {
+  auto stages =
+      stage_ledgers(request, device, parallelism, step_tokens, target, drafter, next_token_layers);
+  if (!stages) {
+    return std::move(stages).error();
+  }
+  return *std::ranges::min_element(
+      *stages, {}, [](const std::vector<LedgerLine>& lines) { return lines.back().bytes; });
 }
 
 }  // namespace kvpool

@@ -50,11 +50,12 @@ class Allocation {
 
   [[nodiscard]] const std::vector<StagePools>& stages() const { return stages_; }
 
-  void size(Bytes budget) {
-    budget_ = budget;
+  /// One budget for each stage.
+  void size(std::vector<Bytes> budgets) {
+    budgets_ = std::move(budgets);
     sizes_.clear();
-    for (const StagePools& stage : stages_) {
-      sizes_.push_back(size_stage(stage, budget - workspace_, planned_, rules_));
+    for (std::size_t i = 0; i < stages_.size(); ++i) {
+      sizes_.push_back(size_stage(stages_[i], budgets_[i] - workspace_, planned_, rules_));
     }
   }
 
@@ -68,8 +69,8 @@ class Allocation {
   }
   [[nodiscard]] bool fits() const { return fits(planned_); }
 
-  [[nodiscard]] bool fits_within(Bytes budget) {
-    size(budget);
+  [[nodiscard]] bool fits_within(const std::vector<Bytes>& budgets) {
+    size(budgets);
     return is_feasible() && fits();
   }
 
@@ -111,11 +112,13 @@ class Allocation {
     return smallest;
   }
 
-  /// Smallest budget in which the planned load fits; nothing when none below 2^62 bytes does.
-  [[nodiscard]] std::optional<Bytes> least_budget() const {
-    Allocation probe = *this;
-    const auto suffices = [&probe](std::int64_t budget) {
-      return probe.fits_within(Bytes{budget});
+  /// Smallest budget in which a stage holds the planned load; nothing when none below 2^62 bytes
+  /// does.
+  [[nodiscard]] std::optional<Bytes> least_budget(std::size_t stage) const {
+    const auto suffices = [this, stage](std::int64_t budget) {
+      const StageSizes sizes =
+          size_stage(stages_[stage], Bytes{budget} - workspace_, planned_, rules_);
+      return sizes.missing.count() <= 0 && stage_fits(stages_[stage], sizes, planned_, rules_);
     };
     if (!suffices(kLargestBudget)) {
       return std::nullopt;
@@ -125,21 +128,21 @@ class Allocation {
     return Bytes{too_little + 1};
   }
 
-  /// Longest sequence for which a plan in `budget` fits, the number of sequences being kept.
-  [[nodiscard]] Tokens longest_planned(Bytes budget) const {
+  /// Longest sequence for which a plan in these budgets fits, the number of sequences being kept.
+  [[nodiscard]] Tokens longest_planned(const std::vector<Bytes>& budgets) const {
     Allocation probe = *this;
     return Tokens{largest(0, planned_.length.count(), [&](std::int64_t length) {
       probe.planned_.length = Tokens{length};
-      return length == 0 || probe.fits_within(budget);
+      return length == 0 || probe.fits_within(budgets);
     })};
   }
 
-  /// Most sequences for which a plan in `budget` fits, their length being kept.
-  [[nodiscard]] Sequences most_planned(Bytes budget) const {
+  /// Most sequences for which a plan in these budgets fits, their length being kept.
+  [[nodiscard]] Sequences most_planned(const std::vector<Bytes>& budgets) const {
     Allocation probe = *this;
     return Sequences{largest(0, planned_.sequences.count(), [&](std::int64_t sequences) {
       probe.planned_.sequences = Sequences{sequences};
-      return sequences == 0 || probe.fits_within(budget);
+      return sequences == 0 || probe.fits_within(budgets);
     })};
   }
 
@@ -149,7 +152,7 @@ class Allocation {
     const StageSizes& sizes = sizes_[index];
     PoolPlan plan{.stage = stage.stage,
                   .rank = stage.rank,
-                  .budget = budget_,
+                  .budget = budgets_[index],
                   .workspace = workspace_,
                   .pools = sized_pools(stage, sizes, planned_, rules_)};
     for (const PoolDescriptor& pool : plan.pools) {
@@ -191,7 +194,7 @@ class Allocation {
  private:
   std::vector<StagePools> stages_;
   std::vector<StageSizes> sizes_;
-  Bytes budget_;
+  std::vector<Bytes> budgets_;
   Load planned_;
   SizingRules rules_;
   Bytes workspace_;
@@ -246,27 +249,58 @@ std::string sequences_text(Sequences sequences) {
                      sequences.count() == 1 ? "" : "s");
 }
 
-Refusal does_not_fit(const Allocation& allocation, const Resolution& resolution, Bytes budget) {
-  const auto least = allocation.least_budget();
+/// The stage that lacks most, and what it and all of them would need.
+struct Shortage {
+  std::size_t stage = 0;
+  Bytes missing{};
+  Bytes least{};
+  /// Budget with which every stage would do.
+  Bytes least_of_all{};
+};
+
+/// Nothing when some stage would need 2^62 bytes or more.
+std::optional<Shortage> shortage_of(const Allocation& allocation,
+                                    const std::vector<Bytes>& budgets) {
+  Shortage worst;
+  for (std::size_t stage = 0; stage < budgets.size(); ++stage) {
+    const auto least = allocation.least_budget(stage);
+    if (!least.has_value()) {
+      return std::nullopt;
+    }
+    worst.least_of_all = std::max(worst.least_of_all, *least);
+    if (const Bytes missing = *least - budgets[stage]; stage == 0 || missing > worst.missing) {
+      worst.stage = stage;
+      worst.missing = missing;
+      worst.least = *least;
+    }
+  }
+  return worst;
+}
+
+Refusal does_not_fit(const Allocation& allocation, const std::optional<Shortage>& shortage,
+                     const Resolution& resolution, const std::vector<Bytes>& budgets) {
   Refusal refusal{.id = "does_not_fit"};
   const std::string asked = fmt::format("{} of {} tokens", sequences_text(resolution.sequences),
                                         format_count(resolution.max_model_len.count()));
-  if (least.has_value()) {
-    refusal.missing_bytes = *least - budget;
-    refusal.what = fmt::format("{} need a KV budget of {} on a rank, and {} are there", asked,
-                               size_text(*least), size_text(budget));
-    refusal.least_that_works = fmt::format("a KV budget of {}", size_text(*least));
+  if (shortage.has_value()) {
+    const bool alike = std::ranges::equal(budgets, std::vector(budgets.size(), budgets.front()));
+    refusal.missing_bytes = shortage->missing;
+    refusal.what = fmt::format("{} need a KV budget of {} on a rank{}, and {} are there", asked,
+                               size_text(shortage->least),
+                               alike ? std::string{} : fmt::format(" of stage {}", shortage->stage),
+                               size_text(budgets[shortage->stage]));
+    refusal.least_that_works = fmt::format("a KV budget of {}", size_text(shortage->least_of_all));
   } else {
-    refusal.missing_bytes = Bytes{kLargestBudget} - budget;
+    refusal.missing_bytes = Bytes{kLargestBudget} - std::ranges::min(budgets);
     refusal.what = fmt::format("{} need more than 2^62 bytes on a rank", asked);
     refusal.least_that_works = "less to hold";
   }
   // What a plan for less would hold: states and windows shrink with the load.
-  if (const Tokens length = allocation.longest_planned(budget); length.count() > 0) {
+  if (const Tokens length = allocation.longest_planned(budgets); length.count() > 0) {
     refusal.least_that_works +=
         fmt::format(", or a longest sequence of {} tokens", format_count(length.count()));
   }
-  if (const Sequences most = allocation.most_planned(budget); most.count() > 0) {
+  if (const Sequences most = allocation.most_planned(budgets); most.count() > 0) {
     refusal.least_that_works += fmt::format(", or {} at a time", sequences_text(most));
   }
   return refusal;
@@ -336,10 +370,36 @@ const ModelConfig* drafter_model(const PlanRequest& request) {
              : nullptr;
 }
 
-Result<void> fill_plan(Allocation& allocation, Bytes budget, Plan& plan) {
-  allocation.size(budget);
+using Ledgers = std::vector<std::vector<LedgerLine>>;
+
+/// The stage with the least left.
+std::size_t tightest(const Ledgers& ledgers) {
+  const auto found = std::ranges::min_element(
+      ledgers, {}, [](const std::vector<LedgerLine>& lines) { return lines.back().bytes; });
+  return static_cast<std::size_t>(found - ledgers.begin());
+}
+
+void keep_ledger(Ledgers& ledgers, std::size_t stage, Plan& plan) {
+  plan.ledger = std::move(ledgers[stage]);
+  plan.ledger_stage = static_cast<std::int64_t>(stage);
+}
+
+std::vector<Bytes> budgets_of(const Ledgers& ledgers, BudgetEnd end) {
+  std::vector<Bytes> budgets;
+  for (const std::vector<LedgerLine>& lines : ledgers) {
+    const LedgerLine& left = lines.back();
+    budgets.push_back(end == BudgetEnd::kLow ? std::max(left.low, Bytes{0}) : left.bytes);
+  }
+  return budgets;
+}
+
+Result<void> fill_plan(Allocation& allocation, Ledgers& ledgers, BudgetEnd end, Plan& plan) {
+  const std::vector<Bytes> budgets = budgets_of(ledgers, end);
+  allocation.size(budgets);
   if (!allocation.is_feasible()) {
-    plan.refusals.push_back(does_not_fit(allocation, plan.resolution, budget));
+    const auto shortage = shortage_of(allocation, budgets);
+    keep_ledger(ledgers, shortage.has_value() ? shortage->stage : tightest(ledgers), plan);
+    plan.refusals.push_back(does_not_fit(allocation, shortage, plan.resolution, budgets));
     return {};
   }
   for (std::size_t stage = 0; stage < allocation.stages().size(); ++stage) {
@@ -350,10 +410,12 @@ Result<void> fill_plan(Allocation& allocation, Bytes budget, Plan& plan) {
     plan.ranks.push_back(*std::move(rank));
   }
   plan.smallest_rank = allocation.smallest();
+  keep_ledger(ledgers, plan.smallest_rank, plan);
   plan.capacity = capacity_of(allocation, plan.resolution, plan.smallest_rank);
   plan.fits = allocation.fits();
   if (!plan.fits) {
-    plan.refusals.push_back(does_not_fit(allocation, plan.resolution, budget));
+    plan.refusals.push_back(
+        does_not_fit(allocation, shortage_of(allocation, budgets), plan.resolution, budgets));
   }
   append_pool_lines(plan.ranks[plan.smallest_rank], plan.request.kernel_set, plan.ledger);
   return {};
@@ -361,7 +423,8 @@ Result<void> fill_plan(Allocation& allocation, Bytes budget, Plan& plan) {
 
 }  // namespace
 
-Result<Plan> allocate_plan(const PlanRequest& request, const Resolution& resolution) {
+Result<Plan> allocate_plan(const PlanRequest& request, const Resolution& resolution,
+                           BudgetEnd end) {
   if (auto checked = check_request(request); !checked) {
     return std::move(checked).error();
   }
@@ -369,15 +432,15 @@ Result<Plan> allocate_plan(const PlanRequest& request, const Resolution& resolut
             .resolution = resolution,
             .decisions = resolution.decisions,
             .refusals = resolution.refusals};
-  auto ledger =
-      budget_ledger(request.budget, request.device, request.parallelism,
+  auto ledgers =
+      stage_ledgers(request.budget, request.device, request.parallelism,
                     request.workload.max_batched_tokens, request.target, drafter_model(request),
                     request.drafter.has_value() && request.drafter->kind == DrafterKind::kMtp);
-  if (!ledger) {
-    return std::move(ledger).error();
+  if (!ledgers) {
+    return std::move(ledgers).error();
   }
-  plan.ledger = *std::move(ledger);
   if (!resolution.refusals.empty()) {
+    keep_ledger(*ledgers, tightest(*ledgers), plan);
     return plan;
   }
   auto stages = describe_stages(request, resolution);
@@ -389,6 +452,7 @@ Result<Plan> allocate_plan(const PlanRequest& request, const Resolution& resolut
     return !stage.target.has_value() && !stage.draft.has_value() && stage.states.empty();
   };
   if (std::ranges::all_of(*stages, keeps_nothing)) {
+    keep_ledger(*ledgers, tightest(*ledgers), plan);
     plan.refusals.push_back({.id = "no_cache",
                              .what = "no layer of this model keeps a cache",
                              .least_that_works = "a model with attention or state"});
@@ -402,9 +466,8 @@ Result<Plan> allocate_plan(const PlanRequest& request, const Resolution& resolut
     }
   }
   plan.private_arena = arena_of(request, resolution);
-  const Bytes budget = plan.ledger.back().bytes;
   Allocation allocation{request, resolution, *std::move(stages)};
-  if (auto filled = fill_plan(allocation, budget, plan); !filled) {
+  if (auto filled = fill_plan(allocation, *ledgers, end, plan); !filled) {
     return std::move(filled).error();
   }
   return plan;

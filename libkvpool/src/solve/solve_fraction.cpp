@@ -1,5 +1,6 @@
 // SPDX-FileCopyrightText: The kvpool authors
 // SPDX-License-Identifier: Apache-2.0
+#include <kvpool/plan/memory_budget.hpp>
 #include <kvpool/plan/planner.hpp>
 #include <kvpool/solve/solver.hpp>
 
@@ -9,8 +10,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <optional>
 #include <utility>
+#include <vector>
 
 namespace kvpool {
 namespace {
@@ -39,18 +42,36 @@ std::int64_t smallest_share(const PlanRequest& request, const CapabilityRegistry
   return withheld == 0 ? 0 : kWhole - (withheld - 1);
 }
 
-/// Largest share whose pools leave room for every assumed line at its worst, or 0: with all of the
-/// GPU, this is what is left at the worst end.
-std::int64_t largest_share(const PlanRequest& request, const CapabilityRegistry& registry) {
-  const auto worst = budget_line(with_share(request, kWhole), registry);
-  if (!worst.has_value()) {
+/// What each stage has left.
+std::vector<LedgerLine> budget_lines(const PlanRequest& request) {
+  const bool has_drafter = request.drafter.has_value();
+  const auto ledgers = stage_ledgers(
+      request.budget, request.device, request.parallelism, request.workload.max_batched_tokens,
+      request.target,
+      has_drafter && request.drafter->model.has_value() ? &*request.drafter->model : nullptr,
+      has_drafter && request.drafter->kind == DrafterKind::kMtp);
+  std::vector<LedgerLine> lines;
+  if (ledgers.has_value()) {
+    for (const std::vector<LedgerLine>& ledger : *ledgers) {
+      lines.push_back(ledger.back());
+    }
+  }
+  return lines;
+}
+
+/// Largest share whose pools leave room for every assumed line at its worst on every stage, or 0:
+/// with all of the GPU, this is what is left at the worst end.
+std::int64_t largest_share(const PlanRequest& request) {
+  const std::vector<LedgerLine> worst = budget_lines(with_share(request, kWhole));
+  if (worst.empty()) {
     return 0;
   }
   PlanRequest probe = request;
   return most_that(kWhole, [&](std::int64_t ppm) {
     probe.budget.utilization_ppm = ppm;
-    const auto line = budget_line(probe, registry);
-    return line.has_value() && line->bytes <= worst->low;
+    return std::ranges::equal(
+        budget_lines(probe), worst,
+        [](const LedgerLine& line, const LedgerLine& least) { return line.bytes <= least.low; });
   });
 }
 
@@ -76,7 +97,7 @@ Result<Answer> solve_gpu_memory_utilization(const PlanRequest& request,
       .question = Question::kGpuMemoryUtilization, .unit = "millionths", .request = request};
   answer.value = smallest_share(request, registry);
   answer.found = answer.value > 0;
-  const std::int64_t largest = largest_share(request, registry);
+  const std::int64_t largest = largest_share(request);
   answer.figures.push_back({.name = "largest", .value = largest, .unit = "millionths"});
   answer.request = with_share(request, answer.found ? answer.value : kWhole);
   if (const auto line = budget_line(answer.request, registry); line.has_value()) {

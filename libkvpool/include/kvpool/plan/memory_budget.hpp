@@ -100,14 +100,27 @@ struct WeightShares {
 [[nodiscard]] WeightShares weight_shares(const ParameterEstimate& estimate,
                                          const Parallelism& parallelism) noexcept;
 
-/// The lines from the device's total down to `kv_budget`, which is the last; its bytes may be
-/// negative when the weights alone do not fit.
+/// True for a drafter that runs behind the target's last layer, and so lies on the last pipeline
+/// stage as a whole: Eagle3.
+[[nodiscard]] bool lies_on_last_stage(const ModelConfig& drafter) noexcept;
+
+/// The lines of every pipeline stage, from the device's total down to `kv_budget`, which is the
+/// last; its bytes may be negative when the weights alone do not fit. Stages differ in their
+/// weights where a checkpoint says what each loads: estimates are divided evenly. An Eagle3 drafter
+/// lies on the last stage, other drafters are dealt out as their pools are.
 /// @param device the GPU, if known
 /// @param step_tokens tokens of one step (`max_num_batched_tokens`), which activations grow with
 /// @param target the model; @param drafter its drafter, or null
 /// @param next_token_layers whether next-token (MTP) layers of the target are loaded, which only an
 ///   MTP drafter uses; estimates always count them
-/// @return the lines; `kInvalidArgument` when neither a KV budget, a GPU nor its memory is given
+/// @return the lines of each stage; `kInvalidArgument` when neither a KV budget, a GPU nor its
+///   memory is given
+[[nodiscard]] Result<std::vector<std::vector<LedgerLine>>> stage_ledgers(
+    const BudgetRequest& request, const std::optional<DeviceSpec>& device,
+    const Parallelism& parallelism, Tokens step_tokens, const ModelConfig& target,
+    const ModelConfig* drafter, bool next_token_layers = false);
+
+/// The lines of the stage that has the least left, the first of equals.
 [[nodiscard]] Result<std::vector<LedgerLine>> budget_ledger(
     const BudgetRequest& request, const std::optional<DeviceSpec>& device,
     const Parallelism& parallelism, Tokens step_tokens, const ModelConfig& target,

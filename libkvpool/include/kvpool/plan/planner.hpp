@@ -16,9 +16,16 @@ namespace kvpool {
 [[nodiscard]] Result<Resolution> resolve(const PlanRequest& request,
                                          const CapabilityRegistry& registry);
 
+/// Which end of the assumed lines of a ledger a plan reckons with.
+enum class BudgetEnd {
+  kExpected,  ///< what is expected
+  kLow,       ///< every line at its worst: the least that a stage may have
+};
+
 /// Plans pools for a settled request by allocating them on simulated memory. Pure: same input, same
 /// plan, byte for byte.
-[[nodiscard]] Result<Plan> allocate_plan(const PlanRequest& request, const Resolution& resolution);
+[[nodiscard]] Result<Plan> allocate_plan(const PlanRequest& request, const Resolution& resolution,
+                                         BudgetEnd end = BudgetEnd::kExpected);
 
 /// `resolve`, then `allocate_plan`.
 /// @return the plan, also when it does not fit or was refused (then `refusals` says why and `fits`

@@ -50,7 +50,7 @@ struct PoolPlan {
   std::int64_t stage = 0;
   /// Global rank of the stage's first rank; the others of a stage are like it.
   std::int64_t rank = 0;
-  /// What kvpool owns on this rank.
+  /// What kvpool owns on this rank; stages differ where they load different weights.
   Bytes budget{};
   /// Workspace of the bundled kernels, in whole granules.
   Bytes workspace{};
@@ -127,8 +127,11 @@ struct Plan {
   std::vector<Refusal> refusals{};
   /// True when the asked sequences fit at the asked length.
   bool fits = false;
-  /// Account of the smallest rank, from the device's total to the last byte of loss.
+  /// Account of the smallest rank, from the device's total to the last byte of loss; of a plan that
+  /// was refused, of the stage that lacks most.
   std::vector<LedgerLine> ledger{};
+  /// Pipeline stage that the ledger is about.
+  std::int64_t ledger_stage = 0;
   /// One entry per pipeline stage.
   std::vector<PoolPlan> ranks{};
   /// Index into `ranks` of the one that holds the fewest tokens; see `smallest()`.
