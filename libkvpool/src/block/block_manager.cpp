@@ -173,9 +173,13 @@ BlockStatus BlockManager::commit(SequenceId sequence,
   // What is written behind the committed tokens does not count yet.
   std::int32_t* const to = of->write;
   std::int32_t signs = 0;
-  for (std::size_t i = 0; i < tokens.size(); ++i) {
-    to[i] = tokens[i];
-    signs |= tokens[i];
+  if (count == 1) {
+    signs = *to = tokens.front();
+  } else {
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+      to[i] = tokens[i];
+      signs |= tokens[i];
+    }
   }
   if (signs < 0 && !m.are_known(tokens)) {
     return BlockStatus::kInvalid;

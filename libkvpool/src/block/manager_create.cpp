@@ -209,7 +209,10 @@ Result<void> BlockManager::Impl::set_up(std::span<const PoolDescriptor> pool_des
       switch (from.kind) {
         case GroupKind::kFull: break;
         case GroupKind::kSlidingWindow:
-        case GroupKind::kChunked: has_windows = true; break;
+        case GroupKind::kChunked:
+          has_windows = true;
+          window_groups |= bit;
+          break;
         case GroupKind::kCross: has_cross = true; break;
         case GroupKind::kState: state_groups |= bit; break;
       }

@@ -266,7 +266,8 @@ struct BlockManager::Impl : block::ManagerTables {
     of.previous_epoch = of.last_epoch;
     of.last_epoch = epoch;
   }
-  void advance_windows(std::size_t sequence) noexcept;
+  /// Lets go of pages that windows and chunks have passed; true when there were any due.
+  bool advance_windows(std::size_t sequence) noexcept;
   void take_snapshots(std::size_t sequence) noexcept;
   /// Gives back the drafter's pages that are the sequence's own.
   void leave_draft(std::size_t sequence) noexcept;

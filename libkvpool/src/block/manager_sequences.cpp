@@ -114,42 +114,53 @@ void BlockManager::Impl::set_event(std::size_t sequence) noexcept {
     event = h.committed + 1;
   }
   if (has_windows) {
-    each(h.groups, [&](std::size_t g) {
-      const Group& group = groups[g];
-      if (group.kind != GroupKind::kSlidingWindow && group.kind != GroupKind::kChunked) {
-        return;
-      }
-      // Length from which on the first page is behind.
-      const std::int64_t passed = (cell(sequence, g).first + std::int64_t{1}) * group.page;
-      const std::int64_t due = group.kind == GroupKind::kSlidingWindow
-                                   ? passed + group.extent - 1
-                                   : group.by_extent.ceil(passed) * group.extent;
-      event = std::min(event, std::max<std::int64_t>(due, h.committed + 1));
-    });
+    event = std::min(event, std::max<std::int64_t>(c.window_due, h.committed + 1));
   }
   h.event = static_cast<std::int32_t>(std::min<std::int64_t>(event, INT32_MAX));
 }
 
-void BlockManager::Impl::advance_windows(std::size_t sequence) noexcept {
-  if (!has_windows) {
-    return;
-  }
+bool BlockManager::Impl::advance_windows(std::size_t sequence) noexcept {
+  Cold& c = cold[sequence];
   const std::int64_t done = computed(hot[sequence]);
-  each(hot[sequence].groups, [&](std::size_t g) {
+  if (!has_windows || done < c.window_due) {
+    return false;
+  }
+  const std::int64_t drafted =
+      c.draft_computed >= 0 ? std::min<std::int64_t>(done, c.draft_computed) : done;
+  const std::uint64_t mask = hot[sequence].groups & window_groups;
+  // What goes was last looked at a window ago: ask for all of it before the first is touched.
+  each(mask, [&](std::size_t g) {
     const Group& group = groups[g];
-    if (group.kind != GroupKind::kSlidingWindow && group.kind != GroupKind::kChunked) {
-      return;
+    const Cell& at = cell(sequence, g);
+    const std::int64_t first =
+        std::min<std::int64_t>(first_needed(group, group.draft ? drafted : done), at.end);
+    const Pool& pool = pools[static_cast<std::size_t>(group.pool)];
+    for (std::int64_t column = at.first; column < first; ++column) {
+      const std::uint32_t slot =
+          group.pages->slot_of(group.group_in_pool, row(sequence, g)[column]);
+      __builtin_prefetch(&pool.meta[slot]);
+      group.pages->prefetch_slab(slot);
     }
+  });
+  std::int64_t due = INT32_MAX;
+  each(mask, [&](std::size_t g) {
+    const Group& group = groups[g];
     Cell& at = cell(sequence, g);
-    const std::int32_t lag = cold[sequence].draft_computed;
-    const std::int64_t length = group.draft && lag >= 0 ? std::min<std::int64_t>(done, lag) : done;
-    const std::int64_t first = std::min<std::int64_t>(first_needed(group, length), at.end);
+    const std::int64_t first =
+        std::min<std::int64_t>(first_needed(group, group.draft ? drafted : done), at.end);
     std::int32_t* const from = row(sequence, g);
     for (; at.first < first; ++at.first) {
       let_go(g, from[at.first], true);
       from[at.first] = 0;
     }
+    // Length from which on the first page is behind.
+    const std::int64_t passed = (at.first + std::int64_t{1}) * group.page;
+    due = std::min(due, group.kind == GroupKind::kSlidingWindow
+                            ? passed + group.extent - 1
+                            : group.by_extent.ceil(passed) * group.extent);
   });
+  c.window_due = static_cast<std::int32_t>(due);
+  return true;
 }
 
 void BlockManager::Impl::add_copy(std::size_t group, std::int32_t source, std::int32_t destination,
@@ -287,9 +298,7 @@ BlockStatus BlockManager::Impl::append_slow(std::size_t sequence, std::int64_t r
   if (reserved > options.max_length.count()) {
     return BlockStatus::kTooLong;
   }
-  if (has_windows) {
-    advance_windows(sequence);
-  }
+  const bool moved = advance_windows(sequence);
   const bool drops_draft = (h.groups & draft_groups) != 0 && reserved > draft_limit;
   const std::uint64_t mask = h.groups & ~(drops_draft ? draft_groups : 0);
   if (!drops_draft && !limited[c.tenant] && options.gate.admits == nullptr) {
@@ -329,7 +338,7 @@ BlockStatus BlockManager::Impl::append_slow(std::size_t sequence, std::int64_t r
       h.reserved = static_cast<std::int32_t>(reserved);
       h.boundary = static_cast<std::int32_t>(boundary);
       h.last_page = static_cast<std::int32_t>(last_page);
-      if (has_windows) {
+      if (moved) {
         set_event(sequence);
       }
       return BlockStatus::kOk;
@@ -373,7 +382,7 @@ BlockStatus BlockManager::Impl::append_slow(std::size_t sequence, std::int64_t r
   }
   h.reserved = static_cast<std::int32_t>(reserved);
   set_boundary(sequence);
-  if (has_windows) {
+  if (moved || drops_draft) {
     set_event(sequence);
   }
   return BlockStatus::kOk;
@@ -395,6 +404,7 @@ void BlockManager::Impl::leave_draft(std::size_t sequence) noexcept {
   h.groups &= ~draft_groups;
   h.changed &= ~draft_groups;
   cold[sequence].draft_computed = -1;
+  cold[sequence].window_due = 0;
 }
 
 void BlockManager::Impl::drop_draft(std::size_t sequence, DraftNotice notice) noexcept {

@@ -140,6 +140,8 @@ struct ColdSequence {
   std::int32_t state_computed;
   /// Tokens of the last snapshot; 0 for none.
   std::int32_t snapshot;
+  /// Computed tokens from which on a window or chunk has pages behind it; 0 for not known.
+  std::int32_t window_due;
   std::uint16_t tenant;
   std::uint8_t generated_priority;
   bool caches;

@@ -47,6 +47,8 @@ struct ManagerTables {
   std::uint64_t all_groups = 0;
   std::uint64_t draft_groups = 0;
   std::uint64_t state_groups = 0;
+  /// Windows and chunks.
+  std::uint64_t window_groups = 0;
   bool has_windows = false;
   bool all_full = false;
   bool any_shared = false;

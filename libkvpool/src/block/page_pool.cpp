@@ -92,7 +92,6 @@ std::int32_t PagePool::Impl::take(std::int32_t group, bool may_take_slab) noexce
         slab.out = 0;
         slab.level = 0;
         of.in += of.pages_per_slab;
-        update_open(group, index);
       }
     }
     if (index == kNil) {
@@ -110,8 +109,7 @@ std::int32_t PagePool::Impl::take(std::int32_t group, bool may_take_slab) noexce
     page = page_at(group, static_cast<std::int32_t>(index), place);
     ++slab.out;
     --of.in;
-    count_held(group, index, 1);
-    count_busy(group, index, 1);
+    count_busy(group, index, 1, 1);
     update_open(group, index);
   }
   ++of.out;
@@ -156,13 +154,13 @@ void PagePool::Impl::give_back(std::int32_t group, std::int32_t page, bool settl
   set_out(slot, false);
   --groups[static_cast<std::size_t>(group)].out;
   --slabs[index].out;
-  count_held(group, index, -1);
   if (!settled && opened != completed) {
+    count(group, index, 0, -1);
     push_pending(slot);
     ++groups[static_cast<std::size_t>(group)].pending;
     return;
   }
-  count_busy(group, index, -1);
+  count_busy(group, index, -1, -1);
   insert_free(group, slot);
 }
 
@@ -210,47 +208,18 @@ void PagePool::Impl::insert_free(std::int32_t group, std::uint32_t slot) noexcep
   }
 }
 
-void PagePool::Impl::count_spare(std::int32_t group, std::uint32_t slab_index,
-                                 std::int32_t by) noexcept {
+void PagePool::Impl::list_slab(std::int32_t group, std::uint32_t slab_index) noexcept {
   Slab& slab = slabs[slab_index];
-  Group& of = groups[static_cast<std::size_t>(group)];
-  const bool was_quiet = slab.busy == 0;
-  const std::int32_t spare_before = was_quiet ? 0 : of.pages_per_slab - slab.busy;
-  slab.busy += by;
   const bool is_quiet = slab.busy == 0;
-  of.spare += (is_quiet ? 0 : of.pages_per_slab - slab.busy) - spare_before;
-  quiet_slabs += static_cast<std::int64_t>(is_quiet) - static_cast<std::int64_t>(was_quiet);
-}
-
-void PagePool::Impl::count_busy(std::int32_t group, std::uint32_t slab_index,
-                                std::int32_t by) noexcept {
-  Slab& slab = slabs[slab_index];
-  Group& of = groups[static_cast<std::size_t>(group)];
-  const bool was_quiet = slab.busy == 0;
-  count_spare(group, slab_index, by);
-  const bool is_quiet = slab.busy == 0;
-  if (was_quiet != is_quiet) {
-    if (slab.is_open) {
-      (was_quiet ? of.open_idle : of.open_busy).erase(slab_index, open_link());
-      (is_quiet ? of.open_idle : of.open_busy).push_front(slab_index, open_link());
-    }
-    if (!is_quiet) {
-      slab.level = 0;
-    }
-    update_reclaimable(slab_index);
+  if (slab.is_open) {
+    Group& of = groups[static_cast<std::size_t>(group)];
+    (is_quiet ? of.open_busy : of.open_idle).erase(slab_index, open_link());
+    (is_quiet ? of.open_idle : of.open_busy).push_front(slab_index, open_link());
   }
-}
-
-void PagePool::Impl::count_held(std::int32_t group, std::uint32_t slab_index,
-                                std::int32_t by) noexcept {
-  Slab& slab = slabs[slab_index];
-  Group& of = groups[static_cast<std::size_t>(group)];
-  const bool was_unheld = slab.held == 0;
-  const std::int32_t spare_before = was_unheld ? 0 : of.pages_per_slab - slab.held;
-  slab.held += by;
-  const bool is_unheld = slab.held == 0;
-  of.spare_later += (is_unheld ? 0 : of.pages_per_slab - slab.held) - spare_before;
-  unheld_slabs += static_cast<std::int64_t>(is_unheld) - static_cast<std::int64_t>(was_unheld);
+  if (!is_quiet) {
+    slab.level = 0;
+  }
+  update_reclaimable(slab_index);
 }
 
 void PagePool::Impl::update_open(std::int32_t group, std::uint32_t slab_index) noexcept {
@@ -289,14 +258,12 @@ void PagePool::Impl::mark_idle_shared(std::int32_t group, std::int32_t page,
   const std::uint32_t index = slab_of(slot_of(group, page));
   Slab& slab = slabs[index];
   slab.level = std::max(slab.level, static_cast<std::int16_t>(level));
-  count_held(group, index, -1);
-  count_busy(group, index, -1);
+  count_busy(group, index, -1, -1);
 }
 
 void PagePool::Impl::mark_busy_shared(std::int32_t group, std::int32_t page) noexcept {
   const std::uint32_t index = slab_of(slot_of(group, page));
-  count_held(group, index, 1);
-  count_busy(group, index, 1);
+  count_busy(group, index, 1, 1);
 }
 
 void PagePool::Impl::settle() noexcept {
@@ -310,7 +277,7 @@ void PagePool::Impl::settle() noexcept {
       if (shared) {
         const std::uint32_t index = slab_of(slot);
         group = slabs[index].owner - 1;
-        count_busy(group, index, -1);
+        count_busy(group, index, -1, 0);
       }
       --groups[static_cast<std::size_t>(group)].pending;
       insert_free(group, slot);

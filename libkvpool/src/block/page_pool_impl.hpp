@@ -228,14 +228,19 @@ struct PagePool::Impl {
                      std::int32_t by) noexcept {
     if (shared) {
       const std::uint32_t index = slab_of(slot_of(group, page));
-      count_held(group, index, by);
-      count_spare(group, index, is_idle ? by : 0);
+      count(group, index, is_idle ? by : 0, by);
     }
   }
   /// A page that is held begins to cool, or one that cools is held again.
   void mark_cooling(std::int32_t group, std::int32_t page, bool cools) noexcept {
     if (shared) {
-      count_held(group, slab_of(slot_of(group, page)), cools ? -1 : 1);
+      count(group, slab_of(slot_of(group, page)), 0, cools ? -1 : 1);
+    }
+  }
+  /// Asks for what `mark_idle` will look at.
+  void prefetch_slab(std::uint32_t slot) const noexcept {
+    if (shared) {
+      __builtin_prefetch(&slabs[slab_of(slot)]);
     }
   }
   /// Moves pages whose epochs have completed to the free ones.
@@ -255,9 +260,35 @@ struct PagePool::Impl {
       record.step_and_out = static_cast<std::uint32_t>(opened * 2) + (out ? 1 : 0);
     }
   }
-  void count_busy(std::int32_t group, std::uint32_t slab_index, std::int32_t by) noexcept;
-  void count_spare(std::int32_t group, std::uint32_t slab_index, std::int32_t by) noexcept;
-  void count_held(std::int32_t group, std::uint32_t slab_index, std::int32_t by) noexcept;
+  /// Counts `busy` more busy pages of a slab, and `held` more that are held.
+  void count(std::int32_t group, std::uint32_t slab_index, std::int32_t busy,
+             std::int32_t held) noexcept {
+    Slab& slab = slabs[slab_index];
+    Group& of = groups[static_cast<std::size_t>(group)];
+    const auto spare = [&of](std::int32_t used) {
+      return used == 0 ? 0 : of.pages_per_slab - used;
+    };
+    const auto none = [](std::int32_t used) { return used == 0 ? 1 : 0; };
+    const std::int32_t busy_before = slab.busy;
+    const std::int32_t held_before = slab.held;
+    slab.busy += busy;
+    slab.held += held;
+    of.spare += spare(slab.busy) - spare(busy_before);
+    of.spare_later += spare(slab.held) - spare(held_before);
+    quiet_slabs += none(slab.busy) - none(busy_before);
+    unheld_slabs += none(slab.held) - none(held_before);
+  }
+  /// The same, and keeps the lists of slabs in order.
+  void count_busy(std::int32_t group, std::uint32_t slab_index, std::int32_t busy,
+                  std::int32_t held) noexcept {
+    const bool was_quiet = slabs[slab_index].busy == 0;
+    count(group, slab_index, busy, held);
+    if (was_quiet != (slabs[slab_index].busy == 0)) {
+      list_slab(group, slab_index);
+    }
+  }
+  /// A slab has become quiet, or is so no longer.
+  void list_slab(std::int32_t group, std::uint32_t slab_index) noexcept;
   void update_open(std::int32_t group, std::uint32_t slab_index) noexcept;
   void update_reclaimable(std::uint32_t slab_index) noexcept;
   void insert_free(std::int32_t group, std::uint32_t slot) noexcept;

@@ -138,8 +138,9 @@ struct TableBatch::Impl {
   std::vector<GroupTable> tables{};
   /// For each kind of length: its place among the arrays, or -1.
   std::array<std::int64_t, kLengthKinds> array_of_kind{-1, -1, -1, -1, -1};
-  /// Groups of each kind, as bits.
-  std::array<std::uint64_t, kLengthKinds> groups_of_kind{};
+  /// By array: its kind, and the groups that have it, as bits.
+  std::array<LengthKind, kLengthKinds> kind_of_array{};
+  std::array<std::uint64_t, kLengthKinds> groups_of_array{};
   std::int64_t length_arrays = 0;
   std::int64_t deltas_offset = 0;
   std::int64_t table_bytes = 0;
@@ -174,21 +175,20 @@ void TableBatch::Impl::write_lengths(const BlockManager& manager, std::size_t ro
                                      const TableState& state) {
   const auto length =
       static_cast<std::int32_t>(std::min<std::int64_t>(state.reserved, limits[row]));
-  const auto set = [&](LengthKind kind, std::int32_t value) {
-    const auto at = static_cast<std::size_t>(kind);
-    if (array_of_kind[at] >= 0) {
-      const bool has = (state.groups & groups_of_kind[at]) != 0;
-      lengths[static_cast<std::size_t>(array_of_kind[at] * options.rows) + row] = has ? value : 0;
+  for (std::int64_t array = 0; array < length_arrays; ++array) {
+    std::int32_t value = length;
+    switch (kind_of_array[static_cast<std::size_t>(array)]) {
+      case LengthKind::kTarget:
+      case LengthKind::kDraft: break;
+      case LengthKind::kEncoder:
+        value = static_cast<std::int32_t>(manager.encoder_tokens(sequences[row]).count());
+        break;
+      case LengthKind::kState:
+      case LengthKind::kDraftState: value = 1; break;
     }
-  };
-  set(LengthKind::kTarget, length);
-  set(LengthKind::kDraft, length);
-  if (array_of_kind[static_cast<std::size_t>(LengthKind::kEncoder)] >= 0) {
-    set(LengthKind::kEncoder,
-        static_cast<std::int32_t>(manager.encoder_tokens(sequences[row]).count()));
+    const bool has = (state.groups & groups_of_array[static_cast<std::size_t>(array)]) != 0;
+    lengths[static_cast<std::size_t>(array * options.rows) + row] = has ? value : 0;
   }
-  set(LengthKind::kState, 1);
-  set(LengthKind::kDraftState, 1);
 }
 
 Columns TableBatch::Impl::with_waiting(const BlockManager& manager, std::size_t row,
@@ -269,9 +269,11 @@ Result<TableBatch> TableBatch::create(const BlockManager& manager, const TableBa
     const CacheGroup& group = groups[g];
     const auto kind = static_cast<std::size_t>(length_kind(group));
     if (impl->array_of_kind[kind] < 0) {
+      impl->kind_of_array[static_cast<std::size_t>(impl->length_arrays)] = length_kind(group);
       impl->array_of_kind[kind] = impl->length_arrays++;
     }
-    impl->groups_of_kind[kind] |= std::uint64_t{1} << g;
+    impl->groups_of_array[static_cast<std::size_t>(impl->array_of_kind[kind])] |= std::uint64_t{1}
+                                                                                  << g;
     const std::int64_t group_columns = columns_of(group, manager.options());
     const std::int64_t row_lines = ceil_div(group_columns, kTableLineEntries);
     impl->tables.push_back(
