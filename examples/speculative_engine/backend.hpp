@@ -42,6 +42,18 @@ struct BackendSetup {
   std::int64_t max_length = 0;
 };
 
+/// How often speculative steps were captured and replayed, and what a capture took.
+struct GraphUse {
+  std::int64_t captures = 0;
+  std::int64_t replays = 0;
+  /// Of the captured graph: kernels and copies, and allocations among them.
+  std::int64_t nodes = 0;
+  std::int64_t allocations = 0;
+  /// By which what kvpool's memories hold grew meanwhile, and the device's free memory shrank.
+  kvpool::Bytes held{};
+  kvpool::Bytes taken{};
+};
+
 /// The models on a processor. An engine calls it in the order of a step: copies of pages, tables,
 /// then passes. Work may still be under way when a call returns, unless it returns results.
 class Backend {
@@ -69,6 +81,8 @@ class Backend {
   virtual kvpool::Result<Extended> extend(std::int32_t tokens, std::int32_t most) = 0;
   /// Runs `BlockArrays`: the drafter's block, then the target over it.
   virtual kvpool::Result<Verified> speculate() = 0;
+  /// All 0 where nothing is captured.
+  [[nodiscard]] virtual GraphUse graph() const { return {}; }
 };
 
 /// The models on the host: kvpool's reference kernels.

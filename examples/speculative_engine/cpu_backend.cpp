@@ -7,11 +7,13 @@
 #include "arithmetic.hpp"
 #include "backend.hpp"
 #include "cache_layers.hpp"
+#include "packed_plans.hpp"
 
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
 #include <numeric>
+#include <optional>
 #include <utility>
 
 namespace example {
@@ -22,6 +24,7 @@ namespace kernels = kvpool::kernels;
 
 /// A pass of one model over some tokens.
 struct Pass {
+  PassKind kind = PassKind::kExtend;
   std::span<const std::int32_t> tokens{};
   std::span<const std::int32_t> positions{};
   QueryRows rows{};
@@ -52,7 +55,19 @@ class CpuBackend final : public Backend {
       }
       (of_drafter ? draft_layers_ : target_layers_) = *std::move(layers);
     }
-    rope_ = make_rope_table(setup.models->target.shape.head_dim, setup.max_length);
+    const ModelShape& shape = setup.models->target.shape;
+    rope_ = make_rope_table(shape.head_dim, setup.max_length);
+    // What a GPU would launch is checked here, too, where it would: plans as of an H200.
+    if (target_layers_.front().cache.k.type == kernels::ElementType::kBf16) {
+      auto plans = PackedPlans::create(shape, setup.layout.rows(),
+                                       setup.layout.capacity() / setup.layout.rows(), 132);
+      if (plans) {
+        packed_memory_.resize(static_cast<std::size_t>(plans->bytes().count()) + 256);
+        const std::uintptr_t base = kvpool::address_of(packed_memory_.data());
+        plans->place((base + 255) / 256 * 256);
+        packed_ = *std::move(plans);
+      }
+    }
     return {};
   }
 
@@ -78,7 +93,8 @@ class CpuBackend final : public Backend {
   Result<Extended> extend(std::int32_t tokens, std::int32_t most) override {
     const ExtendArrays arrays = setup_.layout.extend(this->arrays());
     const auto count = static_cast<std::size_t>(tokens);
-    const auto logits = run_target({.tokens = {arrays.tokens, count},
+    const auto logits = run_target({.kind = PassKind::kExtend,
+                                    .tokens = {arrays.tokens, count},
                                     .positions = {arrays.positions, count},
                                     .rows = {.tokens = tokens,
                                              .most = most,
@@ -113,7 +129,8 @@ class CpuBackend final : public Backend {
       positions.resize(positions.size() + kBlock);
       std::iota(positions.end() - kBlock, positions.end(), arrays.firsts[row]);
     }
-    const auto logits = run_target({.tokens = tokens,
+    const auto logits = run_target({.kind = PassKind::kVerify,
+                                    .tokens = tokens,
                                     .positions = positions,
                                     .rows = {.tokens = static_cast<std::int32_t>(tokens.size()),
                                              .most = kBlock,
@@ -145,7 +162,8 @@ class CpuBackend final : public Backend {
     for (std::int64_t i = 0; i < setup_.layout.groups() * rows; ++i) {
       slots.insert(slots.end(), arrays.slots + i * kBlock, arrays.slots + i * kBlock + kDrafts);
     }
-    const Pass pass{.tokens = tokens,
+    const Pass pass{.kind = PassKind::kDraft,
+                    .tokens = tokens,
                     .positions = positions,
                     .rows = {.tokens = static_cast<std::int32_t>(tokens.size()),
                              .most = kDrafts,
@@ -218,16 +236,37 @@ class CpuBackend final : public Backend {
     std::vector<std::byte> out(queries.size());
     const kvpool::PageTableView tables =
         setup_.tables->view(layer.group, setup_.pools->base(layer.pool));
-    if (auto done = kernels::reference::attention(attention_params(
-            layer, {.query = queries.data(), .out = out.data()}, tables, pass.rows));
-        !done) {
+    const kernels::AttentionParams params =
+        attention_params(layer, {.query = queries.data(), .out = out.data()}, tables, pass.rows);
+    if (packed_.has_value()) {
+      if (auto checked = check_packed(params, pass.kind); !checked) {
+        return std::move(checked).error();
+      }
+    }
+    if (auto done = kernels::reference::attention(params); !done) {
       return std::move(done).error();
     }
     return decode(out, query.width, layer.cache.k.type);
   }
 
+  /// Whether a GPU would take this, and could plan it.
+  [[nodiscard]] Result<void> check_packed(const kernels::AttentionParams& params,
+                                          PassKind kind) const {
+    const auto packed = packed_->with_plan(params, kind);
+    if (!packed) {
+      return packed.error();
+    }
+    if (auto planned = kernels::plan_packed_attention_on_host(kernels::packed_plan_params(*packed));
+        !planned) {
+      return planned;
+    }
+    return kernels::check_packed(*packed);
+  }
+
   BackendSetup setup_;
   std::vector<std::byte> arrays_;
+  std::optional<PackedPlans> packed_;
+  std::vector<std::byte> packed_memory_;
   std::vector<CacheLayer> target_layers_;
   std::vector<CacheLayer> draft_layers_;
   RopeTable rope_;

@@ -74,6 +74,12 @@ std::string report(const Outcome& outcome) {
   text << "step: scheduling " << ratio(s.scheduling_ns, s.steps) / 1e3 << " us, kernels "
        << ratio(s.kernels_ns, s.steps) / 1e3 << " us; scheduling is "
        << 100.0 * ratio(s.scheduling_ns, s.scheduling_ns + s.kernels_ns) << " %\n";
+  if (outcome.graph.captures > 0) {
+    text << "graph: captured " << outcome.graph.captures << " time(s), " << outcome.graph.nodes
+         << " nodes, " << outcome.graph.allocations << " allocations among them; replayed "
+         << outcome.graph.replays << " times; the capture took " << outcome.graph.taken.count()
+         << " B\n";
+  }
   text << "compared with the target alone: " << outcome.compared << " tokens, " << outcome.wrong
        << " wrong, " << outcome.ties << " ties out of " << outcome.near_ties
        << " that rounding may decide; its two best logits differ by " << std::setprecision(7)

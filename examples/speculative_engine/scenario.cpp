@@ -223,6 +223,7 @@ Result<Outcome> run_scenario(const Scenario& scenario, const kvpool::CapabilityR
   outcome.finished = (*engine)->finished().size();
   outcome.statistics = (*engine)->statistics();
   outcome.counters = manager->counters();
+  outcome.graph = backend.graph();
   compare((*engine)->finished(), mixer, outcome);
   outcome.leaked = pages_left(*manager);
   return outcome;

@@ -60,6 +60,7 @@ struct Outcome {
   /// What the plan chose in place of something else, and what it lost.
   std::vector<kvpool::Decision> decisions{};
   std::string backend{};
+  GraphUse graph{};
   std::size_t submitted = 0;
   std::size_t finished = 0;
   /// Tokens that were compared with the target alone, of how many requests.

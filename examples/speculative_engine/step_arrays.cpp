@@ -2,28 +2,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "step_arrays.hpp"
 
+#include "places.hpp"
+
 #include <algorithm>
 
 namespace example {
 namespace {
-
-/// Hands out arrays of a piece of memory, one behind the other, each aligned to 16 bytes.
-class Places {
- public:
-  explicit Places(std::uintptr_t base) : next_{base} {}
-
-  template <typename T>
-  T* take(std::int64_t count) {
-    T* const place = reinterpret_cast<T*>(next_);  // NOLINT: memory of a GPU, perhaps
-    const std::uintptr_t bytes = static_cast<std::uintptr_t>(count) * sizeof(T);
-    next_ += (bytes + 15) / 16 * 16;
-    return place;
-  }
-  [[nodiscard]] std::uintptr_t next() const { return next_; }
-
- private:
-  std::uintptr_t next_;
-};
 
 ExtendArrays take_extend(Places& places, std::int64_t rows, std::int64_t groups,
                          std::int64_t capacity) {

@@ -40,7 +40,7 @@ class StepLayout {
   /// @param capacity tokens of the largest `ExtendArrays`
   StepLayout(std::int64_t rows, std::int64_t groups, std::int64_t capacity);
 
-  /// Bytes of the piece of memory; aligned to 16 it can be at any address.
+  /// Bytes of the piece of memory; at an address that is a multiple of 256.
   [[nodiscard]] std::int64_t bytes() const { return bytes_; }
   [[nodiscard]] std::int64_t rows() const { return rows_; }
   [[nodiscard]] std::int64_t groups() const { return groups_; }

@@ -130,6 +130,21 @@ TEST_CASE("the text stays the target's in 16 bits, where few tokens are a matter
   CHECK(outcome.near_ties * 100 <= outcome.compared);
 }
 
+TEST_CASE("what a GPU would launch is planned and checked on the host", "[lossless]") {
+  // Heads that packed attention takes: the host's back-end makes the plan of every layer of every
+  // pass, and asks whether the kernel takes it. Anything that it does not take ends the run.
+  Scenario scenario = gpu_scenario();
+  scenario.engine.rows = 4;
+  scenario.planned_sequences = 2;
+  scenario.requests = 4;
+  scenario.max_output = 90;
+  scenario.target_page = GENERATE(16, 128);
+  const Outcome outcome = run(scenario);
+  CHECK(outcome.compared > 200);
+  CHECK(outcome.wrong == 0);
+  CHECK(outcome.leaked == 0);
+}
+
 /// The host's back-end, which once makes a page of a running sequence NaN, as if it had been given
 /// back while it is read.
 class Meddler final : public Backend {

@@ -63,6 +63,24 @@ struct PackedOptions {
   std::int32_t instance = -1;
 };
 
+/// What makes the plan that this attention runs with: the plan is written where `params.split` has
+/// it. One plan serves all layers whose parameters differ in nothing that is read here.
+[[nodiscard]] constexpr PackedPlanParams packed_plan_params(
+    const AttentionParams& params, const PackedOptions& options = {}) noexcept {
+  return {.lengths = params.table.lengths,
+          .q_indptr = params.q_indptr,
+          .plan = const_cast<void*>(params.split.plan),
+          .plan_bytes = params.split.plan_bytes,
+          .rows = params.table.rows,
+          .max_query_tokens = params.max_query_tokens,
+          .query_heads = params.query_heads,
+          .kv_heads = params.kv_heads,
+          .head_dim = params.k.dim,
+          .window_left = params.window_left,
+          .blocks = params.split.blocks,
+          .split_tokens = options.split_tokens};
+}
+
 /// What packed attention is sized for.
 struct PackedShape {
   std::int64_t rows = 0;              ///< sequences of the batch, padded ones included
