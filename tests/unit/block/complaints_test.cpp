@@ -17,8 +17,7 @@
 namespace kvpool::test {
 namespace {
 
-constexpr std::int32_t kFirst = 0;  // groups, in the order of the pools
-constexpr std::int32_t kSecond = 1;
+constexpr std::int32_t kSecond = 1;  // group, in the order of the pools
 
 BlockManagerOptions with_snapshots(std::int64_t interval, std::int64_t lookahead = 0) {
   BlockManagerOptions options;
