@@ -9,12 +9,16 @@
 #include "path_run.hpp"
 #ifdef KVPOOL_PEER_FLASHINFER
 #include "flashinfer.hpp"
+#include "xqa.hpp"
 #endif
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <cstdio>
 #include <limits>
+#include <string>
+#include <vector>
 
 namespace kvpool::bench {
 
@@ -87,6 +91,92 @@ std::size_t pool_bytes(const AttentionCase& c) {
                                   (pages + 1));
 }
 
+#ifdef KVPOOL_PEER_FLASHINFER
+namespace {
+
+/// What XQA takes with each launch, over any of the page tables.
+class XqaRun {
+ public:
+  explicit XqaRun(const Setup& setup)
+      : setup_{setup}, mask_{masks_of(setup)}, semaphores_{4 << 20}, scratch_{512 << 20} {
+    semaphores_.set(0);
+  }
+  /// Whether it is compiled for this case.
+  static bool takes(const AttentionCase& c) {
+    return c.head_dim == peers::kXqaDim && c.q_heads == peers::kXqaGroup * c.kv_heads &&
+           c.page == peers::kXqaPage && c.q_len > 1 && c.q_len <= peers::kXqaMostQueries;
+  }
+  void launch(int table, cudaStream_t stream) const {
+    const kernels::AttentionParams params = setup_.over(table);
+    peers::launch_xqa({.q = params.q,
+                       .out = params.out,
+                       .k = params.k.base,
+                       .v = params.v.base,
+                       .entries = params.table.entries,
+                       .lengths = params.table.lengths,
+                       .mask = mask_.get<std::uint32_t>(),
+                       .semaphores = semaphores_.get<std::uint32_t>(),
+                       .scratch = scratch_.get(),
+                       .page_stride = params.k.entry_stride_bytes / 2,
+                       .token_stride = params.k.slot_stride_bytes / 2,
+                       .head_stride = params.k.head_stride_bytes / 2,
+                       .multiprocessors = static_cast<std::uint32_t>(multiprocessors_of_device()),
+                       .kv_heads = static_cast<std::uint32_t>(params.kv_heads),
+                       .rows = static_cast<std::uint32_t>(params.table.rows),
+                       .queries = static_cast<std::uint32_t>(params.max_query_tokens),
+                       .columns = static_cast<std::uint32_t>(setup_.columns())},
+                      stream);
+  }
+
+ private:
+  static std::vector<std::uint32_t> masks_of(const Setup& setup) {
+    const AttentionCase& c = setup.shape();
+    std::vector<std::uint32_t> masks;
+    for (int row = 0; row < c.batch; ++row) {
+      for (int t = 0; t < c.q_len; ++t) {
+        masks.push_back((std::uint32_t{2} << (c.causal ? t : c.q_len - 1)) - 1);
+      }
+    }
+    return masks;
+  }
+
+  const Setup& setup_;
+  DeviceArray mask_, semaphores_, scratch_;
+};
+
+/// A line for each peer that takes the case.
+void run_peers(Setup& setup, const std::string& suite, Line line, int per_graph, int replays,
+               Csv& csv) {
+  const auto measure = [&](const std::string& name, bool has_lse, const auto& launch) {
+    line.kernel = suite + "_" + name;
+    setup.poison();
+    launch(0, cudaStream_t{nullptr});
+    if (!setup.verify(line, -1, has_lse)) {
+      std::fprintf(stderr, "error: outputs of the peer in the next line differ\n");
+    }
+    line.us = time_graph(per_graph, replays, [&](cudaStream_t stream) {
+      for (int i = 0; i < per_graph; ++i) {
+        launch(i, stream);
+      }
+    });
+    csv.line(line);
+  };
+  const peers::FlashInferPacked packed{{.params = setup.over(0),
+                                        .lengths = setup.lengths(),
+                                        .entries = &setup.entries(),
+                                        .columns = setup.columns(),
+                                        .tables = setup.tables()}};
+  measure("flashinfer", true,
+          [&](int table, cudaStream_t stream) { packed.launch(table, stream); });
+  if (XqaRun::takes(setup.shape())) {
+    const XqaRun xqa{setup};
+    measure("xqa", false, [&](int table, cudaStream_t stream) { xqa.launch(table, stream); });
+  }
+}
+
+}  // namespace
+#endif
+
 bool run_case(const AttentionCase& c, const std::string& suite, Pool& pool, Csv& csv) {
   if (!pool.fits(pool_bytes(c))) {
     std::fprintf(stderr, "skipped: batch %d of %d tokens, %d KV heads: %zu bytes do not fit\n",
@@ -144,24 +234,8 @@ bool run_case(const AttentionCase& c, const std::string& suite, Pool& pool, Csv&
   }
 #ifdef KVPOOL_PEER_FLASHINFER
   if (c.has_peer) {
-    const peers::FlashInferPacked peer{{.params = setup.over(0),
-                                        .lengths = setup.lengths(),
-                                        .entries = &setup.entries(),
-                                        .columns = setup.columns(),
-                                        .tables = setup.tables()}};
-    line.kernel = suite + "_flashinfer";
     line.ref_us = read;
-    setup.poison();
-    peer.launch(0, nullptr);
-    if (!setup.verify(line)) {
-      std::fprintf(stderr, "error: outputs of the peer in the next line differ\n");
-    }
-    line.us = time_graph(per_graph, replays, [&](cudaStream_t stream) {
-      for (int i = 0; i < per_graph; ++i) {
-        peer.launch(i, stream);
-      }
-    });
-    csv.line(line);
+    run_peers(setup, suite, line, per_graph, replays, csv);
   }
 #endif
   return all_good;

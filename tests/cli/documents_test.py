@@ -159,11 +159,17 @@ class Documents(KvplanCase):
         bundled = [row for row in rows if row["kernel_set"] == "kvpool"]
         self.assertEqual([row["name"] for row in bundled],
                          ["kvpool_append", "kvpool_simple_decode", "kvpool_simple_prefill",
-                          "kvpool_simple_block"])
+                          "kvpool_simple_block", "kvpool_packed_decode", "kvpool_packed_block"])
         for row in bundled:
-            self.assertEqual((row["provider"], row["evidence"], row["accepts"]),
-                             ("kvpool", "tested_here", "any"))
-            self.assertEqual(row["limits"]["kv_dtypes"], ["bf16", "fp16", "fp32"])
+            packed = row["name"].startswith("kvpool_packed_")
+            self.assertEqual((row["provider"], row["evidence"], row["accepts"], row["necessity"]),
+                             ("kvpool", "tested_here", "multiples of 16" if packed else "any",
+                              "preferred" if packed else "required"))
+            self.assertEqual(row["limits"]["kv_dtypes"],
+                             ["bf16", "fp16"] if packed else ["bf16", "fp16", "fp32"])
+            if packed:
+                self.assertEqual(row["cost_of_loss"]["unit"], "us_per_layer")
+                self.assertIn("H200", row["cost_of_loss"]["conditions"])
         self.assertIn("kvpool_simple_block", self.kvplan("kernels").out)
 
     def test_the_kernel_set_kvpool_keeps_target_pages_and_the_draft_pool_follows(self):
@@ -175,7 +181,9 @@ class Documents(KvplanCase):
                 pages = {p["role"]: p["tokens_per_block"] for p in document["pools"]}
                 self.assertEqual((pages["target"], pages["draft"]), (page, page))
                 ledger = {line["name"]: line for line in document["ledger"]}
-                self.assertEqual(ledger["workspaces"]["bytes"], 0)
+                # The drafter's block: 7 tokens of 6 heads, in a tile of 48. Of 264 blocks two results of
+                # 48 x (64 + 2) words, and four plans, in granules of 2 MiB.
+                self.assertEqual(ledger["workspaces"]["bytes"], 4 * 2 ** 21)
 
     def test_the_kernel_set_kvpool_refuses_what_its_kernels_do_not_read(self):
         document = self.plan(LLAMA, "--gpu", "h200", "--kernel-set", "kvpool",

@@ -13,7 +13,9 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <random>
+#include <utility>
 #include <vector>
 
 namespace kvpool::test {
@@ -277,14 +279,67 @@ TEST_CASE("with a fixed split a result does not depend on the rest of the batch"
   }
 }
 
-TEST_CASE("a captured plan and launch serve other lengths when they are replayed", "[packed]") {
+/// The batch with its pages in another order: pool and table entries.
+std::pair<std::vector<std::byte>, std::vector<std::int32_t>> reordered(const PagedBatch& batch) {
+  const auto page = static_cast<std::size_t>(batch.entry_stride());
+  const std::size_t pages = batch.pool.size() / page;
+  std::vector<std::byte> pool(batch.pool.size(), std::byte{0xFF});
+  for (std::size_t i = 1; i < pages; ++i) {
+    std::copy_n(batch.pool.begin() + static_cast<std::ptrdiff_t>(i * page), page,
+                pool.begin() + static_cast<std::ptrdiff_t>((pages - i) * page));
+  }
+  std::vector<std::int32_t> entries = batch.entries;
+  for (std::int32_t& entry : entries) {
+    entry = entry == std::numeric_limits<std::int32_t>::max()
+                ? entry
+                : static_cast<std::int32_t>(pages) - entry;
+  }
+  return {pool, entries};
+}
+
+TEST_CASE("with a fixed split rows may stand in any order", "[packed]") {
+  const std::vector<std::int32_t> lengths = {2000, 33, 700, 0, 4000, 256};
+  const std::vector<std::size_t> order = {4, 0, 5, 3, 1, 2};
+  const PagedBatch batch{{.group = 4,
+                          .page = 32,
+                          .lengths = lengths,
+                          .queries = std::vector<std::int32_t>(lengths.size(), 3)}};
+  const DeviceBatch device{batch};
+  kernels::AttentionParams params = device.attention();
+  params.q_indptr = nullptr;
+  const AttentionResult in_order = PackedBatch{device, params, {.split_tokens = 256}}.run();
+  // Table rows, lengths and queries of the same sequences in another order.
+  const auto moved = [&order](const auto& values, std::size_t width) {
+    auto result = values;
+    for (std::size_t row = 0; row < order.size(); ++row) {
+      std::copy_n(values.begin() + static_cast<std::ptrdiff_t>(order[row] * width), width,
+                  result.begin() + static_cast<std::ptrdiff_t>(row * width));
+    }
+    return result;
+  };
+  const std::size_t row_values = std::size_t{3} * 8 * 64;
+  const DeviceBytes entries{moved(batch.entries, static_cast<std::size_t>(batch.columns))};
+  const DeviceBytes moved_lengths{moved(lengths, 1)};
+  const DeviceBytes q{Elements{ElementType::kBf16}.bytes(moved(batch.q, row_values))};
+  params.table.entries = entries.as<std::int32_t>();
+  params.table.lengths = moved_lengths.as<std::int32_t>();
+  params.q = q.at(0);
+  const AttentionResult other = PackedBatch{device, params, {.split_tokens = 256}}.run();
+  CHECK(other.out == moved(in_order.out, row_values));
+  CHECK(other.lse == moved(in_order.lse, 24));
+}
+
+TEST_CASE("a captured plan and launch serve other lengths and tables when they are replayed",
+          "[packed]") {
   const PagedBatch batch{
       {.group = 4, .page = 32, .lengths = {5000, 200, 64, 900}, .queries = {7, 7, 7, 7}}};
   const DeviceBatch device{batch};
   const DeviceBytes lengths{std::vector<std::int32_t>(4, 0)};
+  DeviceBytes entries{batch.entries};
   kernels::AttentionParams params = device.attention();
   params.causal = 0;
   params.table.lengths = lengths.as<std::int32_t>();
+  params.table.entries = entries.as<std::int32_t>();
   const PackedBatch packed{device, params};
   const auto rows = static_cast<std::size_t>(batch.query_tokens() * batch.query_heads());
   const DeviceBytes out{rows * 64 * 2};
@@ -301,9 +356,16 @@ TEST_CASE("a captured plan and launch serve other lengths when they are replayed
   packed.enqueue(captured, {stream});
   require_cuda(cudaStreamEndCapture(stream, &graph));
   require_cuda(cudaGraphInstantiate(&executable, graph, 0));
+  int replay = 0;
   for (const std::vector<std::int32_t>& now :
        {std::vector{0, 7, 0, 0}, std::vector{5000, 200, 64, 900}, std::vector{17, 0, 64, 1},
-        std::vector{4999, 0, 0, 0}}) {
+        std::vector{5000, 200, 64, 900}, std::vector{4999, 0, 0, 0}}) {
+    if (++replay == 3) {  // from here on every page lies elsewhere
+      const auto [pool, table] = reordered(batch);
+      require_cuda(
+          cudaMemcpy(device.pool_base(), pool.data(), pool.size(), cudaMemcpyHostToDevice));
+      entries.write(0, table.data(), table.size() * 4);
+    }
     require_cuda(cudaMemcpy(lengths.at(0), now.data(), 16, cudaMemcpyHostToDevice));
     require_cuda(cudaMemset(out.at(0), 0xFF, out.size()));
     require_cuda(cudaMemset(lse.at(0), 0xFF, lse.size()));

@@ -180,8 +180,8 @@ std::vector<KernelCapability> make_rows() {
 }  // namespace
 
 std::span<const KernelCapability> bundled_kernels() {
-  static const std::vector<KernelCapability> rows = make_rows();
-  return rows;
+  static const std::vector<KernelCapability> kRows = make_rows();
+  return kRows;
 }
 
 CapabilityRegistry registry_with_bundled_kernels() {
