@@ -38,7 +38,11 @@ constexpr std::string_view kAmd =
 // CUDA-visible: PyTorch's "total capacity" messages in public issues.
 // Multiprocessors: vendor pages; the H200's was read from one. Of the A10 those of the A10G, which
 // goes by this line too; of GB200, B300 and GB300 those of the whole chip, of which some are off: a
-// workspace that is sized by them is at least large enough. Of AMD's GPUs: compute units.
+// workspace that is sized by them is at least large enough. A100-40: a deviceQuery capture of PC2
+// at Paderborn University, which also has its CUDA-visible bytes. RTX 6000 Ada: published
+// comparisons with the RTX 4090 (142 of the chip's 144). GB10: NVIDIA's hardware guide of DGX Spark
+// has 6,144 CUDA cores, and there are 128 in a multiprocessor. Of AMD's GPUs: compute units, from
+// ROCm's table of GPU specifications.
 constexpr DeviceLine kDevices[] = {
     {"h100", "sm_90", 80, 81559, 7910, 7933, 3350, 132, "SXM; 79.18 GiB is typical"},
     {"h100-pcie", "sm_90", 80, 81559, 7910, 7933, 2000, 114},
@@ -52,20 +56,20 @@ constexpr DeviceLine kDevices[] = {
     {"gb300", "sm_103", 288, 284208, 27650, 27650, 8000, 160, kOneSample},
     {"gh200", "sm_90", 96, 97871, 9498, 9526, 4000, 132,
      "the CUDA-visible range was not observed: it is nvidia-smi's figure less the 0.32 to 0.60 GiB "
-     "that other Hopper GPUs lose; the bandwidth is not confirmed"},
-    {"a100-40", "sm_80", 40, 40960, 3950, 3959, 1555, 108},
+     "that other Hopper GPUs lose; the multiprocessors are those of an H100, and not confirmed"},
+    {"a100-40", "sm_80", 40, 40960, 3949, 3959, 1555, 108,
+     "SXM; 42,405,855,232 bytes were observed"},
     {"a100-80", "sm_80", 80, 81920, 7914, 7925, 2039, 108, "SXM; PCIe has 1935 GB/s"},
     {"a10", "sm_86", 24, 23028, 2203, 2206, 600, 80},
     {"l4", "sm_89", 24, 23034, 2203, 2204, 300, 58},
     {"l40s", "sm_89", 48, 46068, 4453, 4453, 864, 142, kOneSample},
     {"rtx-6000-ada", "sm_89", 48, 0, 4737, 4737, 960, 142,
-     "one CUDA-visible figure was observed; nvidia-smi's was not; the bandwidth is not confirmed"},
+     "one CUDA-visible figure was observed; nvidia-smi's was not"},
     {"rtx-4090", "sm_89", 24, 24564, 2352, 2364, 1008, 128},
     {"rtx-5090", "sm_120", 32, 32607, 3136, 3137, 1792, 170},
     {"rtx-pro-6000", "sm_120", 96, 97887, 9497, 9501, 1792, 188},
     {"gb10", "sm_121", 128, 0, 12169, 12169, 273, 48,
-     "DGX Spark; the memory is the CPU's, too; one CUDA-visible figure was observed; marketed "
-     "memory and bandwidth are not confirmed"},
+     "DGX Spark; the memory is the CPU's, too; one CUDA-visible figure was observed"},
     {"mi300x", "gfx942", 192, 196592, 19198, 19198, 5300, 304, kAmd},
     {"mi325x", "gfx942", 256, 262128, 25598, 25598, 6000, 304, kAmd},
     {"mi355x", "gfx950", 288, 0, 28798, 28798, 8000, 256, kAmd},

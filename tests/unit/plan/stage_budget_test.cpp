@@ -93,8 +93,8 @@ TEST_CASE("the stage with the least memory need not be the one that runs out fir
   CHECK(below == Bytes{30 * kGiB});
   // The engines' ledgers take the stage with the least left.
   const PlanRequest request = two_stages(11);
-  const auto ledger = budget_ledger(request.budget, {}, request.parallelism, kStep, request.target,
-                                    nullptr);
+  const auto ledger =
+      budget_ledger(request.budget, {}, request.parallelism, kStep, request.target, nullptr);
   REQUIRE(ledger.has_value());
   CHECK(ledger->back().bytes == Bytes{22 * kGiB});
 }
@@ -144,8 +144,8 @@ TEST_CASE("at their worst every stage has its own lines", "[plan]") {
   request.parallelism.tensor = 1;
   request.budget.overhead.reset();
   request.budget.overheads = {};
-  const auto ledgers = stage_ledgers(request.budget, {}, request.parallelism, kStep, request.target,
-                                     nullptr);
+  const auto ledgers =
+      stage_ledgers(request.budget, {}, request.parallelism, kStep, request.target, nullptr);
   REQUIRE(ledgers.has_value());
   const Plan plan = plan_of(request, BudgetEnd::kLow);
   REQUIRE(plan.ranks.size() == 2);
@@ -160,8 +160,8 @@ TEST_CASE("an Eagle3 drafter weighs on the last stage alone", "[plan]") {
   drafter.drafter = DrafterTraits{.kind = DrafterKind::kEagle3, .block_tokens = Tokens{1}};
   const PlanRequest request = two_stages(1);
   const auto bytes = [&](const ModelConfig& of) {
-    const auto ledgers = stage_ledgers(request.budget, {}, request.parallelism, kStep,
-                                       request.target, &of);
+    const auto ledgers =
+        stage_ledgers(request.budget, {}, request.parallelism, kStep, request.target, &of);
     REQUIRE(ledgers.has_value());
     std::vector<std::int64_t> gib;
     for (const std::vector<LedgerLine>& lines : *ledgers) {
