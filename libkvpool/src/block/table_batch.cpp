@@ -80,6 +80,12 @@ struct GroupTable {
   std::int32_t tokens_per_block = 0;
 };
 
+/// Lengths of one kind, and the groups that have them, as bits.
+struct LengthArray {
+  LengthKind kind = LengthKind::kTarget;
+  std::uint64_t groups = 0;
+};
+
 /// Head of a staging buffer, and of the place where it arrives.
 struct BufferHead {
   std::int32_t delta_count;
@@ -138,9 +144,7 @@ struct TableBatch::Impl {
   std::vector<GroupTable> tables{};
   /// For each kind of length: its place among the arrays, or -1.
   std::array<std::int64_t, kLengthKinds> array_of_kind{-1, -1, -1, -1, -1};
-  /// By array: its kind, and the groups that have it, as bits.
-  std::array<LengthKind, kLengthKinds> kind_of_array{};
-  std::array<std::uint64_t, kLengthKinds> groups_of_array{};
+  std::array<LengthArray, kLengthKinds> arrays{};
   std::int64_t length_arrays = 0;
   std::int64_t deltas_offset = 0;
   std::int64_t table_bytes = 0;
@@ -175,19 +179,16 @@ void TableBatch::Impl::write_lengths(const BlockManager& manager, std::size_t ro
                                      const TableState& state) {
   const auto length =
       static_cast<std::int32_t>(std::min<std::int64_t>(state.reserved, limits[row]));
-  for (std::int64_t array = 0; array < length_arrays; ++array) {
-    std::int32_t value = length;
-    switch (kind_of_array[static_cast<std::size_t>(array)]) {
-      case LengthKind::kTarget:
-      case LengthKind::kDraft: break;
-      case LengthKind::kEncoder:
-        value = static_cast<std::int32_t>(manager.encoder_tokens(sequences[row]).count());
-        break;
-      case LengthKind::kState:
-      case LengthKind::kDraftState: value = 1; break;
-    }
-    const bool has = (state.groups & groups_of_array[static_cast<std::size_t>(array)]) != 0;
-    lengths[static_cast<std::size_t>(array * options.rows) + row] = has ? value : 0;
+  std::int32_t* to = lengths.data() + row;
+  for (std::int64_t array = 0; array < length_arrays; ++array, to += options.rows) {
+    const auto [kind, groups] = arrays[static_cast<std::size_t>(array)];
+    const bool has = (state.groups & groups) != 0;
+    *to = !has ? 0 : kind == LengthKind::kTarget || kind == LengthKind::kDraft ? length : 1;
+  }
+  const std::int64_t encoder = array_of_kind[static_cast<std::size_t>(LengthKind::kEncoder)];
+  if (encoder >= 0) [[unlikely]] {
+    lengths[static_cast<std::size_t>(encoder * options.rows) + row] =
+        static_cast<std::int32_t>(manager.encoder_tokens(sequences[row]).count());
   }
 }
 
@@ -269,11 +270,11 @@ Result<TableBatch> TableBatch::create(const BlockManager& manager, const TableBa
     const CacheGroup& group = groups[g];
     const auto kind = static_cast<std::size_t>(length_kind(group));
     if (impl->array_of_kind[kind] < 0) {
-      impl->kind_of_array[static_cast<std::size_t>(impl->length_arrays)] = length_kind(group);
+      impl->arrays[static_cast<std::size_t>(impl->length_arrays)].kind = length_kind(group);
       impl->array_of_kind[kind] = impl->length_arrays++;
     }
-    impl->groups_of_array[static_cast<std::size_t>(impl->array_of_kind[kind])] |= std::uint64_t{1}
-                                                                                  << g;
+    impl->arrays[static_cast<std::size_t>(impl->array_of_kind[kind])].groups |= std::uint64_t{1}
+                                                                                << g;
     const std::int64_t group_columns = columns_of(group, manager.options());
     const std::int64_t row_lines = ceil_div(group_columns, kTableLineEntries);
     impl->tables.push_back(
