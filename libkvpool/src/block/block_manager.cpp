@@ -532,6 +532,16 @@ Bytes BlockManager::metadata_bytes() const noexcept {
   return Bytes{bytes};
 }
 
+Bytes BlockManager::host_bytes() const noexcept {
+  const Impl& m = *impl_;
+  std::int64_t bytes = metadata_bytes().count() + m.runs.token_bytes() + m.hot.bytes() +
+                       m.cold.bytes() + m.cells.bytes();
+  for (const Impl::Group& group : m.groups) {
+    bytes += group.rows.bytes();
+  }
+  return Bytes{bytes};
+}
+
 const BlockManagerCounters& BlockManager::counters() const noexcept { return impl_->counters; }
 
 }  // namespace kvpool

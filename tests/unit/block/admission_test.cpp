@@ -128,6 +128,18 @@ TEST_CASE("tokens without pages may fill the storage, and that is said before it
         BlockStatus::kOk);
 }
 
+TEST_CASE("what the host holds for tokens and tables is told", "[block_manager]") {
+  const BlockManager blocks =
+      make_manager({target_pool({full_group()}, 16, 100)},
+                   {.max_sequences = Sequences{4}, .max_length = Tokens{64}, .max_tenants = 1});
+  // Tokens of 100 pages, of a quarter more, of a longest prompt, and of 18 blocks to come for each
+  // sequence: 201 blocks of 16. A row is a line of 16 entries. Beside these sequences have a few
+  // lines each.
+  const Bytes beside = blocks.host_bytes() - blocks.metadata_bytes();
+  CHECK(beside >= Bytes{201 * 16 * 4 + 4 * 16 * 4});
+  CHECK(beside <= Bytes{201 * 16 * 4 + 4 * 16 * 4 + 4 * 512});
+}
+
 TEST_CASE("slabs that settle as a whole are worth waiting for", "[block_manager]") {
   // A slab has two pages of the full group, or one of the encoder's.
   StepEngine engine{{target_pool({full_group(1), cross_group(2)}, 4, 8)}, {.prefix_cache = false}};
