@@ -156,6 +156,32 @@ TEST_CASE("slabs that settle as a whole are worth waiting for", "[block_manager]
   engine.check();
 }
 
+TEST_CASE("blocks that forks share keep the drafter's pages, those of one alone go",
+          "[block_manager]") {
+  StepEngine engine{{target_pool({full_group()}, 4, 32), draft_pool({full_group()}, 4, 32)}};
+  const AdmitRequest drafting{.prompt = {.draft = DraftMode::kRequired}};
+  const SequenceId alone = engine.admit(same(1, 16), drafting).sequence;
+  engine.prefill(alone);
+  REQUIRE(engine.held(1) == 4);
+  REQUIRE(engine.blocks.stop_drafting(alone) == BlockStatus::kOk);
+  CHECK(engine.held(1) == 0);
+
+  const SequenceId first = engine.admit(same(2, 18), drafting).sequence;
+  engine.prefill(first);
+  const SequenceId second = engine.blocks.fork(first).sequence;
+  // Four blocks that both have, and two tokens of each.
+  REQUIRE(engine.held(1) == 6);
+  REQUIRE(engine.blocks.stop_drafting(first) == BlockStatus::kOk);
+  REQUIRE(engine.blocks.stop_drafting(second) == BlockStatus::kOk);
+  CHECK(engine.held(1) == 4);
+  REQUIRE(engine.blocks.release(first) == BlockStatus::kOk);
+  REQUIRE(engine.blocks.release(second) == BlockStatus::kOk);
+  engine.next();
+  CHECK(engine.held(1) == 0);
+  CHECK(engine.hit(same(2, 18), {.draft = DraftMode::kRequired}) == 16);
+  engine.check();
+}
+
 TEST_CASE("what is only looked at is not used", "[block_manager]") {
   StepEngine engine{{target_pool({full_group(1), window_group(8, 2)}, 4, 12)}};
   const std::uint64_t empty = engine.blocks.fingerprint();

@@ -161,8 +161,8 @@ class BlockManager {
   /// valid up to `computed`. @return `kInvalid` without a snapshot
   BlockStatus restore_snapshot(SequenceId sequence) noexcept;
   /// Gives back the drafter's pages of a sequence; it goes on without. Blocks that it shares with
-  /// another sequence or pin keep theirs as long as they are shared, whether or not the others
-  /// draft; then they go with the blocks.
+  /// another sequence or pin keep theirs, whether or not the others draft: these pages stay as long
+  /// as the blocks do.
   BlockStatus stop_drafting(SequenceId sequence) noexcept;
 
   // Reads -----------------------------------------------------------------------------------------
