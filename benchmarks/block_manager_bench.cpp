@@ -96,7 +96,7 @@ BENCHMARK(decode_step_speculative)
 // Prefixes ----------------------------------------------------------------------------------------
 
 void prefix_full_hit(benchmark::State& state) {
-  bench::PrefixScene scene{1, state.range(0)};
+  bench::PrefixScene scene{1, state.range(0), false};
   AllocationReport report{state};
   for (auto _ : state) {
     benchmark::DoNotOptimize(scene.match(0));
@@ -124,7 +124,7 @@ void memcmp_of_tokens(benchmark::State& state) {
 BENCHMARK(memcmp_of_tokens)->Name("Memcmp")->Arg(131'072)->Unit(benchmark::kMicrosecond);
 
 void prefix_miss(benchmark::State& state) {
-  bench::PrefixScene scene{4096, 512};
+  bench::PrefixScene scene{4096, 512, true};
   const std::vector<std::int32_t> order = bench::random_order(4096);
   AllocationReport report{state};
   std::size_t next = 0;
@@ -139,7 +139,7 @@ void prefix_miss(benchmark::State& state) {
 BENCHMARK(prefix_miss)->Name("PrefixMiss");
 
 void prefix_match_512(benchmark::State& state) {
-  bench::PrefixScene scene{4096, 512};
+  bench::PrefixScene scene{4096, 512, false};
   const std::vector<std::int32_t> order = bench::random_order(4096);
   AllocationReport report{state};
   std::size_t next = 0;

@@ -50,7 +50,7 @@ std::int64_t run(const std::string& name, std::int64_t first, std::int64_t secon
     return count(64, [&] { scene.decode(); });
   }
   if (name == "PrefixMiss" || name == "PrefixMatch512") {
-    const PrefixScene scene{4096, 512};
+    const PrefixScene scene{4096, 512, name == "PrefixMiss"};
     const std::vector<std::int32_t> order = random_order(1024);
     std::size_t next = 0;
     Tokens hits{};

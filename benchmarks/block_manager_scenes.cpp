@@ -206,7 +206,7 @@ void SpeculativeScene::decode() {
   --left_;
 }
 
-PrefixScene::PrefixScene(std::int64_t leaves, std::int64_t length)
+PrefixScene::PrefixScene(std::int64_t leaves, std::int64_t length, bool unknown)
     : blocks_{make_manager({target_pool({full_group()}, kPage, leaves * length / kPage + 64)},
                            {.max_sequences = Sequences{4}, .max_length = Tokens{length + kPage}})} {
   std::uint64_t epoch = 0;
@@ -223,7 +223,9 @@ PrefixScene::PrefixScene(std::int64_t leaves, std::int64_t length)
     blocks_.clear_copies();
     tokens.push_back(1);
     queries_.push_back(std::move(tokens));
-    unknown_.push_back(random_tokens(seed + 1'000'000, length + 1));
+    if (unknown) {
+      unknown_.push_back(random_tokens(seed + 1'000'000, length + 1));
+    }
   }
 }
 

@@ -70,13 +70,14 @@ class SpeculativeScene {
 /// `leaves` cached prompts of `length` tokens that differ from the first token on.
 class PrefixScene {
  public:
-  PrefixScene(std::int64_t leaves, std::int64_t length);
+  /// `unknown`: also makes as many prompts that nobody had.
+  PrefixScene(std::int64_t leaves, std::int64_t length, bool unknown);
 
   /// Looks up prompt `i` and one token more. @return the hit
   Tokens match(std::int32_t i) const {
     return blocks_.match_prefix({.tokens = queries_[static_cast<std::size_t>(i)]}).tokens;
   }
-  /// Looks up a prompt that nobody had.
+  /// Looks up a prompt that nobody had. @pre `unknown`
   Tokens miss(std::int32_t i) const {
     return blocks_.match_prefix({.tokens = unknown_[static_cast<std::size_t>(i)]}).tokens;
   }

@@ -160,34 +160,14 @@ BlockStatus BlockManager::commit(SequenceId sequence,
   if (of == nullptr) {
     return BlockStatus::kStaleId;
   }
-  const auto count = static_cast<std::int64_t>(tokens.size());
-  if (count > of->reserved - of->committed) {
-    return BlockStatus::kInvalid;
+  if (tokens.size() == 1 && of->committed < of->reserved && of->committed + 1 < of->event &&
+      tokens.front() >= 0) {
+    *of->write++ = tokens.front();
+    m.note_commit(*of);
+    ++of->committed;
+    return BlockStatus::kOk;
   }
-  if (of->committed + count >= of->event) {
-    if (!m.are_known(tokens)) {
-      return BlockStatus::kInvalid;
-    }
-    return count == 0 ? BlockStatus::kOk : m.commit_slow(sequence.index, tokens);
-  }
-  // What is written behind the committed tokens does not count yet.
-  std::int32_t* const to = of->write;
-  std::int32_t signs = 0;
-  if (count == 1) {
-    signs = *to = tokens.front();
-  } else {
-    for (std::size_t i = 0; i < tokens.size(); ++i) {
-      to[i] = tokens[i];
-      signs |= tokens[i];
-    }
-  }
-  if (signs < 0 && !m.are_known(tokens)) {
-    return BlockStatus::kInvalid;
-  }
-  of->write = to + count;
-  m.note_commit(*of);
-  of->committed += static_cast<std::int32_t>(count);
-  return BlockStatus::kOk;
+  return m.commit(sequence.index, tokens);
 }
 
 BlockStatus BlockManager::truncate(SequenceId sequence, Tokens count) noexcept {
@@ -548,6 +528,16 @@ Bytes BlockManager::metadata_bytes() const noexcept {
   }
   for (const Impl::Group& group : m.groups) {
     bytes += group.by_unit.bytes();
+  }
+  return Bytes{bytes};
+}
+
+Bytes BlockManager::host_bytes() const noexcept {
+  const Impl& m = *impl_;
+  std::int64_t bytes = metadata_bytes().count() + m.runs.token_bytes() + m.hot.bytes() +
+                       m.cold.bytes() + m.cells.bytes();
+  for (const Impl::Group& group : m.groups) {
+    bytes += group.rows.bytes();
   }
   return Bytes{bytes};
 }

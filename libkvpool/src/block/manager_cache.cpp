@@ -34,7 +34,9 @@ void BlockManager::Impl::count_pages(std::uint32_t run, std::uint32_t first, std
           group.pages->mark_cooling(group.group_in_pool, entries[i], cooling > 0);
         }
         if (idle > 0) {
-          group.pages->mark_idle(group.group_in_pool, entries[i], level_of(of));
+          group.pages->mark_idle(group.group_in_pool,
+                                 group.pages->slot_of(group.group_in_pool, entries[i]),
+                                 level_of(of));
         } else if (idle < 0) {
           group.pages->mark_busy(group.group_in_pool, entries[i]);
         }

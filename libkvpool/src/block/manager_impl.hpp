@@ -136,7 +136,7 @@ struct BlockManager::Impl : block::ManagerTables {
   void hold(std::size_t group, std::int32_t page) noexcept;
   /// One holder less. `passed`: its window moved on, on the settled basis.
   void let_go(std::size_t group, std::int32_t page, bool passed) noexcept;
-  void list_page(std::size_t group, std::int32_t page, std::size_t level) noexcept;
+  void list_page(std::size_t group, std::uint32_t slot, std::size_t level) noexcept;
   void unlist_page(std::size_t group, std::int32_t page) noexcept;
   void settle() noexcept;
   [[nodiscard]] bool gate_admits(const Need& need) noexcept;
@@ -276,6 +276,8 @@ struct BlockManager::Impl : block::ManagerTables {
   void add_copy(std::size_t group, std::int32_t source, std::int32_t destination, CopyOrder order,
                 CopyReason reason) noexcept;
   [[nodiscard]] BlockStatus append_slow(std::size_t sequence, std::int64_t reserved) noexcept;
+  [[nodiscard]] BlockStatus commit(std::size_t sequence,
+                                   std::span<const std::int32_t> tokens) noexcept;
   [[nodiscard]] BlockStatus commit_slow(std::size_t sequence,
                                         std::span<const std::int32_t> tokens) noexcept;
   void after_commit(std::size_t sequence, std::int64_t committed) noexcept;

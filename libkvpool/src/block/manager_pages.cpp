@@ -291,11 +291,10 @@ void BlockManager::Impl::reclaim_slab(std::size_t pool) noexcept {
   }
 }
 
-void BlockManager::Impl::list_page(std::size_t group, std::int32_t page,
+void BlockManager::Impl::list_page(std::size_t group, std::uint32_t slot,
                                    std::size_t level) noexcept {
   Group& of = groups[group];
   Pool& pool = pools[static_cast<std::size_t>(of.pool)];
-  const std::uint32_t slot = of.pages->slot_of(of.group_in_pool, page);
   Meta& meta = pool.meta[slot];
   meta.level = static_cast<std::uint8_t>(level);
   meta.set(Meta::kListed);
@@ -306,7 +305,7 @@ void BlockManager::Impl::list_page(std::size_t group, std::int32_t page,
     tenant_pages[meta.tenant * groups.size() + group].push_back(
         slot, [&pool](std::uint32_t i) -> Link& { return pool.meta[i].tenant_list; });
   }
-  of.pages->mark_idle(of.group_in_pool, page, level);
+  of.pages->mark_idle(of.group_in_pool, slot, level);
 }
 
 void BlockManager::Impl::unlist_page(std::size_t group, std::int32_t page) noexcept {
@@ -386,7 +385,7 @@ void BlockManager::Impl::let_go(std::size_t group, std::int32_t page, bool passe
     meta.level = 0;
   }
   if (settled) {
-    list_page(group, page, meta.level);
+    list_page(group, slot, meta.level);
     return;
   }
   meta.set(Meta::kCooling);
@@ -406,11 +405,11 @@ void BlockManager::Impl::settle() noexcept {
     Group& of = groups[g];
     Pool& pool = pools[static_cast<std::size_t>(of.pool)];
     while (!of.cooling_list.empty() && is_done(pool.meta[of.cooling_list.head].epoch)) {
-      Meta& meta = pool.meta[of.cooling_list.head];
-      const std::int32_t page = of.by_unit[meta.place];
-      unlist_page(g, page);
+      const std::uint32_t slot = of.cooling_list.head;
+      Meta& meta = pool.meta[slot];
+      unlist_page(g, of.by_unit[meta.place]);
       meta.clear(Meta::kCooling);
-      list_page(g, page, meta.level);
+      list_page(g, slot, meta.level);
     }
   }
   while (!cooling_runs.empty() && is_done(runs[cooling_runs.head].epoch)) {

@@ -239,6 +239,35 @@ void BlockManager::Impl::after_commit(std::size_t sequence, std::int64_t committ
   set_event(sequence);
 }
 
+BlockStatus BlockManager::Impl::commit(std::size_t sequence,
+                                       std::span<const std::int32_t> tokens) noexcept {
+  Hot& h = hot[sequence];
+  const auto count = static_cast<std::int64_t>(tokens.size());
+  if (count > h.reserved - h.committed) {
+    return BlockStatus::kInvalid;
+  }
+  if (h.committed + count >= h.event) {
+    if (!are_known(tokens)) {
+      return BlockStatus::kInvalid;
+    }
+    return count == 0 ? BlockStatus::kOk : commit_slow(sequence, tokens);
+  }
+  // What is written behind the committed tokens does not count yet.
+  std::int32_t* const to = h.write;
+  std::int32_t signs = 0;
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    to[i] = tokens[i];
+    signs |= tokens[i];
+  }
+  if (signs < 0 && !are_known(tokens)) {
+    return BlockStatus::kInvalid;
+  }
+  h.write = to + count;
+  note_commit(h);
+  h.committed += static_cast<std::int32_t>(count);
+  return BlockStatus::kOk;
+}
+
 BlockStatus BlockManager::Impl::commit_slow(std::size_t sequence,
                                             std::span<const std::int32_t> tokens) noexcept {
   Hot& h = hot[sequence];

@@ -73,18 +73,31 @@ std::int32_t PagePool::Impl::take(std::int32_t group, bool may_take_slab) noexce
       return -1;
     }
     slot = static_cast<std::uint32_t>(page);
+  } else if (of.pages_per_slab == 1) {
+    // Slab and page are one: there is never an open slab.
+    const std::int32_t index = may_take_slab ? take_slab() : -1;
+    if (index < 0) {
+      return -1;
+    }
+    Slab& slab = slabs[static_cast<std::size_t>(index)];
+    slab.owner = static_cast<std::int16_t>(group + 1);
+    slab.first_in = -1;
+    slab.fresh = slab.busy = slab.held = slab.out = 1;
+    slab.level = 0;
+    --quiet_slabs;
+    --unheld_slabs;
+    slot = static_cast<std::uint32_t>(index) * static_cast<std::uint32_t>(slots_per_slab);
+    page = page_at(group, index, 0);
   } else {
     std::uint32_t index = of.open_busy.head;
     if (index == kNil && may_take_slab) {
       index = of.open_idle.head;
       if (index == kNil) {
-        if (free_count > 0) {
-          index = static_cast<std::uint32_t>(free_stack[static_cast<std::size_t>(--free_count)]);
-        } else if (fresh < slabs_end) {
-          index = static_cast<std::uint32_t>(fresh++);
-        } else {
+        const std::int32_t taken = take_slab();
+        if (taken < 0) {
           return -1;
         }
+        index = static_cast<std::uint32_t>(taken);
         Slab& slab = slabs[index];
         slab.owner = static_cast<std::int16_t>(group + 1);
         slab.first_in = -1;
@@ -251,14 +264,6 @@ void PagePool::Impl::update_reclaimable(std::uint32_t slab_index) noexcept {
     reclaimable.push_back(slab_index, static_cast<std::size_t>(level - 1), reclaim_link());
   }
   slab.reclaim_level = level;
-}
-
-void PagePool::Impl::mark_idle_shared(std::int32_t group, std::int32_t page,
-                                      std::size_t level) noexcept {
-  const std::uint32_t index = slab_of(slot_of(group, page));
-  Slab& slab = slabs[index];
-  slab.level = std::max(slab.level, static_cast<std::int16_t>(level));
-  count_busy(group, index, -1, -1);
 }
 
 void PagePool::Impl::mark_busy_shared(std::int32_t group, std::int32_t page) noexcept {

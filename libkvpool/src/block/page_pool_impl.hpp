@@ -8,6 +8,7 @@
 #include "block/level_lists.hpp"
 #include "block/reserved_array.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
@@ -183,6 +184,13 @@ struct PagePool::Impl {
   /// Hands out a page, or returns -1. Shared pools: from an open slab with a busy page, then, when
   /// `may_take_slab`, from a quiet one or a free slab.
   std::int32_t take(std::int32_t group, bool may_take_slab) noexcept;
+  /// Slabs without a group: takes one, or returns -1.
+  [[nodiscard]] std::int32_t take_slab() noexcept {
+    if (free_count > 0) {
+      return free_stack[static_cast<std::size_t>(--free_count)];
+    }
+    return fresh < slabs_end ? fresh++ : -1;
+  }
   /// Hands out `count` pages of a pool that is not shared, as `take` would one by one.
   /// @pre so many are free, and nobody is asked or told about them (no gate, no hook)
   void take_many(std::int32_t* to, std::int64_t count) noexcept;
@@ -211,9 +219,12 @@ struct PagePool::Impl {
   /// Gives back a page that is out and idle.
   void give_back_idle(std::int32_t group, std::int32_t page) noexcept;
   /// A page that is held became idle, at a level of eviction. Only shared pools count it.
-  void mark_idle(std::int32_t group, std::int32_t page, std::size_t level) noexcept {
+  void mark_idle(std::int32_t group, std::uint32_t slot, std::size_t level) noexcept {
     if (shared) {
-      mark_idle_shared(group, page, level);
+      const std::uint32_t index = slab_of(slot);
+      Slab& slab = slabs[index];
+      slab.level = std::max(slab.level, static_cast<std::int16_t>(level));
+      count_busy(group, index, -1, -1);
     }
   }
   /// An idle page got a holder.
@@ -246,7 +257,6 @@ struct PagePool::Impl {
   /// Moves pages whose epochs have completed to the free ones.
   void settle() noexcept;
 
-  void mark_idle_shared(std::int32_t group, std::int32_t page, std::size_t level) noexcept;
   void mark_busy_shared(std::int32_t group, std::int32_t page) noexcept;
   void set_out(std::uint32_t slot, bool out) noexcept {
     const std::uint64_t bit = std::uint64_t{1} << (slot % 64);

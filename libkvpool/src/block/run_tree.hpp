@@ -129,6 +129,8 @@ class RunTree {
 
   /// Bytes of runs and their index, when all of them have been used.
   [[nodiscard]] std::int64_t metadata_bytes() const noexcept;
+  /// Bytes of the tokens.
+  [[nodiscard]] std::int64_t token_bytes() const noexcept { return tokens_.bytes(); }
 
  private:
   struct Slot {

@@ -12,6 +12,7 @@
 #include <cstddef>
 #include <cstring>
 #include <limits>
+#include <span>
 #include <string_view>
 #include <utility>
 #include <vector>
@@ -80,6 +81,91 @@ struct GroupTable {
   std::int32_t tokens_per_block = 0;
 };
 
+/// Lengths of one kind, and the groups that have them, as bits.
+struct LengthArray {
+  LengthKind kind = LengthKind::kTarget;
+  std::uint64_t groups = 0;
+};
+
+/// How a batch of tables lies in its memories.
+struct TableLayout {
+  /// By group.
+  std::vector<GroupTable> tables{};
+  /// For each kind of length: its place among the arrays, or -1.
+  std::array<std::int64_t, kLengthKinds> array_of_kind{-1, -1, -1, -1, -1};
+  std::array<LengthArray, kLengthKinds> arrays{};
+  std::int64_t length_arrays = 0;
+  std::int64_t deltas_per_step = 0;
+  /// Of the deltas in a staging buffer.
+  std::int64_t deltas_offset = 0;
+  std::int64_t buffer_bytes = 0;
+  std::int64_t entry_bytes = 0;
+  std::int64_t length_bytes = 0;
+  std::int64_t table_bytes = 0;
+};
+
+Result<TableLayout> lay_out(std::span<const CacheGroup> groups,
+                            std::span<const PoolDescriptor> pools,
+                            const BlockManagerOptions& manager, const TableBatchOptions& options) {
+  if (options.rows < 1 || options.rows > kMaxRows) {
+    return out_of_range("rows", options.rows, 1, kMaxRows);
+  }
+  if (options.staging_buffers < 1 || options.staging_buffers > kMaxStagingBuffers) {
+    return out_of_range("staging_buffers", options.staging_buffers, 1, kMaxStagingBuffers);
+  }
+  TableLayout layout;
+  // At most 2^20 rows of 64 groups with 2^30 columns: far below 64 bits.
+  std::int64_t lines = 0;
+  std::int64_t row_columns = 0;
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    const CacheGroup& group = groups[g];
+    const auto kind = static_cast<std::size_t>(length_kind(group));
+    if (layout.array_of_kind[kind] < 0) {
+      layout.arrays[static_cast<std::size_t>(layout.length_arrays)].kind = length_kind(group);
+      layout.array_of_kind[kind] = layout.length_arrays++;
+    }
+    layout.arrays[static_cast<std::size_t>(layout.array_of_kind[kind])].groups |= std::uint64_t{1}
+                                                                                  << g;
+    const std::int64_t group_columns = columns_of(group, manager);
+    const std::int64_t row_lines = ceil_div(group_columns, kTableLineEntries);
+    layout.tables.push_back(
+        {.first_line = lines,
+         .row_lines = row_lines,
+         .lengths = layout.array_of_kind[kind],
+         .unit_bytes = pools[static_cast<std::size_t>(group.pool.value())].unit_bytes.count(),
+         .tokens_per_block = static_cast<std::int32_t>(
+             group.kind == GroupKind::kState ? 1 : group.tokens_per_block.count())});
+    lines += row_lines * options.rows;
+    row_columns += group_columns;
+  }
+  const auto groups_count = static_cast<std::int64_t>(groups.size());
+  layout.deltas_per_step =
+      options.deltas_per_step != 0
+          ? options.deltas_per_step
+          : std::min<std::int64_t>(row_columns + 2 * options.rows * groups_count, kNoLimit);
+  if (layout.deltas_per_step < row_columns || layout.deltas_per_step > kNoLimit) {
+    return out_of_range("deltas_per_step", layout.deltas_per_step, row_columns, kNoLimit);
+  }
+  const std::int64_t lengths = layout.length_arrays * options.rows;
+  // Lines and lengths are counted in 32 bits by deltas and kernels.
+  if (lines > kNoLimit || lengths > kNoLimit) {
+    return Error{.code = ErrorCode::kOutOfRange,
+                 .message = fmt::format("tables of {} rows and {} groups have more than 2^31 lines "
+                                        "of {} entries; use fewer rows or a smaller max_length",
+                                        options.rows, groups_count, kTableLineEntries),
+                 .key = "rows",
+                 .value = fmt::format("{}", options.rows)};
+  }
+  layout.deltas_offset = kLineBytes + in_lines(lengths * 4);
+  layout.buffer_bytes = layout.deltas_offset +
+                        in_lines(layout.deltas_per_step * std::int64_t{sizeof(PageTableDelta)});
+  layout.entry_bytes = lines * kLineBytes;
+  layout.length_bytes = in_lines(lengths * 4);
+  layout.table_bytes = layout.entry_bytes + layout.length_bytes +
+                       (options.apply == TableApply::kByKernel ? layout.buffer_bytes : 0);
+  return layout;
+}
+
 /// Head of a staging buffer, and of the place where it arrives.
 struct BufferHead {
   std::int32_t delta_count;
@@ -111,7 +197,7 @@ struct TableBatch::Impl {
     return buffer + static_cast<std::uintptr_t>(kLineBytes);
   }
   [[nodiscard]] std::uintptr_t deltas_in(std::uintptr_t buffer) const {
-    return buffer + static_cast<std::uintptr_t>(deltas_offset);
+    return buffer + static_cast<std::uintptr_t>(layout.deltas_offset);
   }
   [[nodiscard]] std::int32_t* entry(std::int64_t line, std::int64_t column) const {
     return reinterpret_cast<std::int32_t*>(entries) + line * kTableLineEntries + column;
@@ -120,7 +206,7 @@ struct TableBatch::Impl {
   void empty_row(std::size_t row) {
     bound[row] = 0;
     backlog_groups[row] = 0;
-    for (std::int64_t kind = 0; kind < length_arrays; ++kind) {
+    for (std::int64_t kind = 0; kind < layout.length_arrays; ++kind) {
       lengths[static_cast<std::size_t>(kind * options.rows) + row] = 0;
     }
   }
@@ -134,16 +220,7 @@ struct TableBatch::Impl {
 
   AnyDeviceQueue queue;
   TableBatchOptions options;
-  /// Groups that the sequences of a row may have, and those of them with the drafter.
-  std::vector<GroupTable> tables{};
-  /// For each kind of length: its place among the arrays, or -1.
-  std::array<std::int64_t, kLengthKinds> array_of_kind{-1, -1, -1, -1, -1};
-  /// By array: its kind, and the groups that have it, as bits.
-  std::array<LengthKind, kLengthKinds> kind_of_array{};
-  std::array<std::uint64_t, kLengthKinds> groups_of_array{};
-  std::int64_t length_arrays = 0;
-  std::int64_t deltas_offset = 0;
-  std::int64_t table_bytes = 0;
+  TableLayout layout{};
 
   OwnedRegion table_region{};
   OwnedRegion staging_region{};
@@ -175,25 +252,22 @@ void TableBatch::Impl::write_lengths(const BlockManager& manager, std::size_t ro
                                      const TableState& state) {
   const auto length =
       static_cast<std::int32_t>(std::min<std::int64_t>(state.reserved, limits[row]));
-  for (std::int64_t array = 0; array < length_arrays; ++array) {
-    std::int32_t value = length;
-    switch (kind_of_array[static_cast<std::size_t>(array)]) {
-      case LengthKind::kTarget:
-      case LengthKind::kDraft: break;
-      case LengthKind::kEncoder:
-        value = static_cast<std::int32_t>(manager.encoder_tokens(sequences[row]).count());
-        break;
-      case LengthKind::kState:
-      case LengthKind::kDraftState: value = 1; break;
-    }
-    const bool has = (state.groups & groups_of_array[static_cast<std::size_t>(array)]) != 0;
-    lengths[static_cast<std::size_t>(array * options.rows) + row] = has ? value : 0;
+  std::int32_t* to = lengths.data() + row;
+  for (std::int64_t array = 0; array < layout.length_arrays; ++array, to += options.rows) {
+    const auto [kind, groups] = layout.arrays[static_cast<std::size_t>(array)];
+    const bool has = (state.groups & groups) != 0;
+    *to = !has ? 0 : kind == LengthKind::kTarget || kind == LengthKind::kDraft ? length : 1;
+  }
+  const std::int64_t encoder = layout.array_of_kind[static_cast<std::size_t>(LengthKind::kEncoder)];
+  if (encoder >= 0) [[unlikely]] {
+    lengths[static_cast<std::size_t>(encoder * options.rows) + row] =
+        static_cast<std::int32_t>(manager.encoder_tokens(sequences[row]).count());
   }
 }
 
 Columns TableBatch::Impl::with_waiting(const BlockManager& manager, std::size_t row,
                                        std::size_t group, Columns changed) const {
-  const Columns waiting = backlog[row * tables.size() + group];
+  const Columns waiting = backlog[row * layout.tables.size() + group];
   const bool has_changed = changed.first != changed.last;
   const GroupView view = manager.view(sequences[row], GroupId{static_cast<std::int32_t>(group)});
   // What waited may have been given back since.
@@ -230,11 +304,11 @@ bool TableBatch::Impl::write_deltas(BlockManager& manager, std::size_t row, std:
     const auto group = static_cast<std::size_t>(std::countr_zero(left));
     const Columns columns = changes[group];
     if (!fits) [[unlikely]] {
-      backlog[row * tables.size() + group] = columns;
+      backlog[row * layout.tables.size() + group] = columns;
       continue;
     }
-    const std::int64_t line =
-        tables[group].first_line + static_cast<std::int64_t>(row) * tables[group].row_lines;
+    const std::int64_t line = layout.tables[group].first_line +
+                              static_cast<std::int64_t>(row) * layout.tables[group].row_lines;
     for (std::int32_t i = 0; i < columns.last - columns.first; ++i) {
       const std::int32_t column = columns.first + i;
       *delta++ = {.row = static_cast<std::int32_t>(line + column / kTableLineEntries),
@@ -246,6 +320,22 @@ bool TableBatch::Impl::write_deltas(BlockManager& manager, std::size_t row, std:
   return fits;
 }
 
+Result<TableMemory> required_table_memory(std::span<const PoolDescriptor> pools,
+                                          const BlockManagerOptions& manager,
+                                          const TableBatchOptions& options) {
+  const auto groups = cache_groups(
+      pools, std::min(manager.draft_max_length.value_or(manager.max_length), manager.max_length));
+  if (!groups) {
+    return groups.error();
+  }
+  const auto layout = lay_out(*groups, pools, manager, options);
+  if (!layout) {
+    return layout.error();
+  }
+  return TableMemory{.tables = Bytes{layout->table_bytes},
+                     .staging = Bytes{layout->buffer_bytes * options.staging_buffers}};
+}
+
 TableBatch::TableBatch(std::unique_ptr<Impl> impl) noexcept : impl_{std::move(impl)} {}
 TableBatch::TableBatch(TableBatch&& other) noexcept = default;
 TableBatch& TableBatch::operator=(TableBatch&& other) noexcept = default;
@@ -254,86 +344,33 @@ TableBatch::~TableBatch() = default;
 Result<TableBatch> TableBatch::create(const BlockManager& manager, const TableBatchOptions& options,
                                       AnyPageMemory tables, AnyPageMemory staging,
                                       AnyDeviceQueue queue) {
-  if (options.rows < 1 || options.rows > kMaxRows) {
-    return out_of_range("rows", options.rows, 1, kMaxRows);
-  }
-  if (options.staging_buffers < 1 || options.staging_buffers > kMaxStagingBuffers) {
-    return out_of_range("staging_buffers", options.staging_buffers, 1, kMaxStagingBuffers);
+  auto found = lay_out(manager.groups(), manager.pools(), manager.options(), options);
+  if (!found) {
+    return std::move(found).error();
   }
   auto impl = std::make_unique<Impl>(std::move(queue), options);
-  const std::span<const CacheGroup> groups = manager.groups();
-  // At most 2^20 rows of 64 groups with 2^30 columns: far below 64 bits.
-  std::int64_t lines = 0;
-  std::int64_t row_columns = 0;
-  for (std::size_t g = 0; g < groups.size(); ++g) {
-    const CacheGroup& group = groups[g];
-    const auto kind = static_cast<std::size_t>(length_kind(group));
-    if (impl->array_of_kind[kind] < 0) {
-      impl->kind_of_array[static_cast<std::size_t>(impl->length_arrays)] = length_kind(group);
-      impl->array_of_kind[kind] = impl->length_arrays++;
-    }
-    impl->groups_of_array[static_cast<std::size_t>(impl->array_of_kind[kind])] |= std::uint64_t{1}
-                                                                                  << g;
-    const std::int64_t group_columns = columns_of(group, manager.options());
-    const std::int64_t row_lines = ceil_div(group_columns, kTableLineEntries);
-    impl->tables.push_back(
-        {.first_line = lines,
-         .row_lines = row_lines,
-         .lengths = impl->array_of_kind[kind],
-         .unit_bytes =
-             manager.pools()[static_cast<std::size_t>(group.pool.value())].unit_bytes.count(),
-         .tokens_per_block = static_cast<std::int32_t>(
-             group.kind == GroupKind::kState ? 1 : group.tokens_per_block.count())});
-    lines += row_lines * options.rows;
-    row_columns += group_columns;
-  }
-  const auto groups_count = static_cast<std::int64_t>(groups.size());
-  if (options.deltas_per_step == 0) {
-    impl->options.deltas_per_step =
-        std::min<std::int64_t>(row_columns + 2 * options.rows * groups_count, kNoLimit);
-  }
-  if (impl->options.deltas_per_step < row_columns || impl->options.deltas_per_step > kNoLimit) {
-    return out_of_range("deltas_per_step", impl->options.deltas_per_step, row_columns, kNoLimit);
-  }
-  const std::int64_t lengths = impl->length_arrays * options.rows;
-  // Lines and lengths are counted in 32 bits by deltas and kernels.
-  if (lines > kNoLimit || lengths > kNoLimit) {
-    return Error{.code = ErrorCode::kOutOfRange,
-                 .message = fmt::format("tables of {} rows and {} groups have more than 2^31 lines "
-                                        "of {} entries; use fewer rows or a smaller max_length",
-                                        options.rows, groups_count, kTableLineEntries),
-                 .key = "rows",
-                 .value = fmt::format("{}", options.rows)};
-  }
-
-  impl->deltas_offset = kLineBytes + in_lines(lengths * 4);
-  const std::int64_t buffer_bytes =
-      impl->deltas_offset +
-      in_lines(impl->options.deltas_per_step * std::int64_t{sizeof(PageTableDelta)});
-  const std::int64_t entry_bytes = lines * kLineBytes;
-  const std::int64_t length_bytes = in_lines(lengths * 4);
-  const bool by_kernel = options.apply == TableApply::kByKernel;
-  impl->table_bytes = entry_bytes + length_bytes + (by_kernel ? buffer_bytes : 0);
-
-  auto table_region = OwnedRegion::create(std::move(tables), Bytes{impl->table_bytes});
+  impl->layout = *std::move(found);
+  const TableLayout& layout = impl->layout;
+  impl->options.deltas_per_step = layout.deltas_per_step;
+  auto table_region = OwnedRegion::create(std::move(tables), Bytes{layout.table_bytes});
   if (!table_region) {
     return std::move(table_region).error();
   }
   auto staging_region =
-      OwnedRegion::create(std::move(staging), Bytes{buffer_bytes * options.staging_buffers});
+      OwnedRegion::create(std::move(staging), Bytes{layout.buffer_bytes * options.staging_buffers});
   if (!staging_region) {
     return std::move(staging_region).error();
   }
   impl->table_region = std::move(*table_region);
   impl->staging_region = std::move(*staging_region);
   impl->entries = impl->table_region.address();
-  impl->device_lengths = impl->entries + static_cast<std::uintptr_t>(entry_bytes);
-  if (by_kernel) {
-    impl->inbox = impl->device_lengths + static_cast<std::uintptr_t>(length_bytes);
+  impl->device_lengths = impl->entries + static_cast<std::uintptr_t>(layout.entry_bytes);
+  if (options.apply == TableApply::kByKernel) {
+    impl->inbox = impl->device_lengths + static_cast<std::uintptr_t>(layout.length_bytes);
   }
   for (std::int64_t i = 0; i < options.staging_buffers; ++i) {
     impl->ring.push_back({.address = impl->staging_region.address() +
-                                     static_cast<std::uintptr_t>(i * buffer_bytes)});
+                                     static_cast<std::uintptr_t>(i * layout.buffer_bytes)});
   }
 
   const auto rows = static_cast<std::size_t>(options.rows);
@@ -341,8 +378,8 @@ Result<TableBatch> TableBatch::create(const BlockManager& manager, const TableBa
   impl->bound.resize(rows);
   impl->limits.resize(rows, kNoLimit);
   impl->backlog_groups.resize(rows);
-  impl->backlog.resize(rows * groups.size());
-  impl->lengths.resize(static_cast<std::size_t>(lengths));
+  impl->backlog.resize(rows * layout.tables.size());
+  impl->lengths.resize(rows * static_cast<std::size_t>(layout.length_arrays));
   return TableBatch{std::move(impl)};
 }
 
@@ -454,7 +491,7 @@ Result<void> TableBatch::enqueue() {
   const auto delta_bytes = batch.delta_count * std::int64_t{sizeof(PageTableDelta)};
   if (batch.inbox != 0) {
     const auto copied = batch.queue.copy_async(batch.inbox, buffer.address,
-                                               Bytes{batch.deltas_offset + delta_bytes});
+                                               Bytes{batch.layout.deltas_offset + delta_bytes});
     if (!copied) {
       return copied;
     }
@@ -484,7 +521,7 @@ Result<void> TableBatch::enqueue() {
 }
 
 PageTableView TableBatch::view(GroupId group, std::uint64_t base_address) const noexcept {
-  const GroupTable& table = impl_->tables[static_cast<std::size_t>(group.value())];
+  const GroupTable& table = impl_->layout.tables[static_cast<std::size_t>(group.value())];
   return {.entries = impl_->entry(table.first_line, 0),
           .lengths = reinterpret_cast<const std::int32_t*>(impl_->device_lengths) +
                      table.lengths * impl_->options.rows,
@@ -509,6 +546,6 @@ TableUpdate TableBatch::update() const noexcept {
           .rows = static_cast<std::int32_t>(impl_->lengths.size())};
 }
 
-Bytes TableBatch::table_bytes() const noexcept { return Bytes{impl_->table_bytes}; }
+Bytes TableBatch::table_bytes() const noexcept { return Bytes{impl_->layout.table_bytes}; }
 
 }  // namespace kvpool

@@ -128,6 +128,18 @@ TEST_CASE("tokens without pages may fill the storage, and that is said before it
         BlockStatus::kOk);
 }
 
+TEST_CASE("what the host holds for tokens and tables is told", "[block_manager]") {
+  const BlockManager blocks =
+      make_manager({target_pool({full_group()}, 16, 100)},
+                   {.max_sequences = Sequences{4}, .max_length = Tokens{64}, .max_tenants = 1});
+  // Tokens of 100 pages, of a quarter more, of a longest prompt, and of 18 blocks to come for each
+  // sequence: 201 blocks of 16. A row is a line of 16 entries. Beside these sequences have a few
+  // lines each.
+  const Bytes beside = blocks.host_bytes() - blocks.metadata_bytes();
+  CHECK(beside >= Bytes{201 * 16 * 4 + 4 * 16 * 4});
+  CHECK(beside <= Bytes{201 * 16 * 4 + 4 * 16 * 4 + 4 * 512});
+}
+
 TEST_CASE("slabs that settle as a whole are worth waiting for", "[block_manager]") {
   // A slab has two pages of the full group, or one of the encoder's.
   StepEngine engine{{target_pool({full_group(1), cross_group(2)}, 4, 8)}, {.prefix_cache = false}};
@@ -141,6 +153,32 @@ TEST_CASE("slabs that settle as a whole are worth waiting for", "[block_manager]
   CHECK(engine.blocks.shortage().settles_at == Epoch{engine.step});
   engine.next();
   CHECK(engine.blocks.admit({.prompt = {.tokens = tokens}}).status == BlockStatus::kOk);
+  engine.check();
+}
+
+TEST_CASE("blocks that forks share keep the drafter's pages, those of one alone go",
+          "[block_manager]") {
+  StepEngine engine{{target_pool({full_group()}, 4, 32), draft_pool({full_group()}, 4, 32)}};
+  const AdmitRequest drafting{.prompt = {.draft = DraftMode::kRequired}};
+  const SequenceId alone = engine.admit(same(1, 16), drafting).sequence;
+  engine.prefill(alone);
+  REQUIRE(engine.held(1) == 4);
+  REQUIRE(engine.blocks.stop_drafting(alone) == BlockStatus::kOk);
+  CHECK(engine.held(1) == 0);
+
+  const SequenceId first = engine.admit(same(2, 18), drafting).sequence;
+  engine.prefill(first);
+  const SequenceId second = engine.blocks.fork(first).sequence;
+  // Four blocks that both have, and two tokens of each.
+  REQUIRE(engine.held(1) == 6);
+  REQUIRE(engine.blocks.stop_drafting(first) == BlockStatus::kOk);
+  REQUIRE(engine.blocks.stop_drafting(second) == BlockStatus::kOk);
+  CHECK(engine.held(1) == 4);
+  REQUIRE(engine.blocks.release(first) == BlockStatus::kOk);
+  REQUIRE(engine.blocks.release(second) == BlockStatus::kOk);
+  engine.next();
+  CHECK(engine.held(1) == 0);
+  CHECK(engine.hit(same(2, 18), {.draft = DraftMode::kRequired}) == 16);
   engine.check();
 }
 

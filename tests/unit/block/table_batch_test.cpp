@@ -498,6 +498,32 @@ TEST_CASE("tables that lines of 32 bits cannot name are refused", "[block][table
   CHECK(batch.error().code == ErrorCode::kOutOfRange);
 }
 
+TEST_CASE("what tables will take is known before there are any", "[block][table_batch]") {
+  const BlockManagerOptions blocks{.max_sequences = Sequences{8}, .max_length = Tokens{1'000}};
+  const TableBatchOptions options{
+      .rows = 8, .staging_buffers = 2, .deltas_per_step = 640, .apply = TableApply::kByKernel};
+  const auto needed = required_table_memory(pools(), blocks, options);
+  REQUIRE(needed.has_value());
+  // Rows of 250, 250 and 125 entries in lines of 64: 4, 4 and 2 lines of 256 bytes. Lengths of
+  // target and drafter are a line, the head of a buffer one, and 640 changes of 12 bytes 30.
+  CHECK(needed->staging == Bytes{2 * (1 + 1 + 30) * 256});
+  CHECK(needed->tables == Bytes{8 * 10 * 256 + 256 + (1 + 1 + 30) * 256});
+
+  const AnyPageMemory tables{HostMemory{}};
+  const AnyPageMemory staging{HostMemory{}};
+  const BlockManager manager = cache_manager(pools(), blocks);
+  const auto batch = TableBatch::create(manager, options, tables, staging, HostQueue{});
+  REQUIRE(batch.has_value());
+  CHECK(batch->table_bytes() == needed->tables);
+  const auto granules = [](const AnyPageMemory& memory, Bytes bytes) {
+    return ceil_div(bytes.count(), memory.granularity().count()) * memory.granularity().count();
+  };
+  CHECK(tables.held().count() == granules(tables, needed->tables));
+  CHECK(staging.held().count() == granules(staging, needed->staging));
+
+  CHECK(required_table_memory(pools(), blocks, {.rows = 0}).error().key == "rows");
+}
+
 TEST_CASE("a memory that gives less leaves nothing behind", "[block][table_batch]") {
   const BlockManager manager = manager_of();
   const AnyPageMemory tables{HostMemory{}};

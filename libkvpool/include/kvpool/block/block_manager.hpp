@@ -34,8 +34,10 @@ namespace kvpool {
 /// Calls of a step (`append`, `commit`, `truncate`, `fork`, `release`, `match_prefix`, `admit`, and
 /// the reads) do not allocate, lock, throw or log, and their work does not depend on the size of
 /// the pools or the number of cached runs. They answer with a `BlockStatus`; unless it is `kOk`,
-/// nothing has changed: no page was taken in any group, and nothing was evicted (pages that a
-/// window has passed may have gone back, as they do at any call).
+/// nothing has changed: no page was taken in any group, and nothing was evicted. Three things are
+/// left behind all the same: `counters()` and `shortage()` tell of the refusal; a refused `append`
+/// may have let go of pages that the sequence's windows have passed; and where live tokens leave
+/// the storage of tokens in too few pieces (`kNoSlot`), cached runs may have gone in vain.
 ///
 /// Terms. Token positions are the common coordinate of all groups. For every sequence
 /// reserved >= committed >= computed. A *prefix block* is the least common multiple of the page
@@ -108,12 +110,14 @@ class BlockManager {
   /// of every pool, evicting where needed; or changes nothing. The hit counts as committed and
   /// computed; the rest of the prompt is stored, and committed by `commit_prompt`.
   [[nodiscard]] AdmitOutcome admit(const AdmitRequest& request) noexcept;
-  /// What `admit` would answer, without a sequence.
+  /// What `admit` would answer, without a sequence. It is not a use: what is evicted next stays the
+  /// same.
   [[nodiscard]] AdmitOutcome probe(const AdmitRequest& request) noexcept;
   /// Longest cached prefix that a sequence could start from. Does not count as use.
   [[nodiscard]] PrefixHit match_prefix(const PrefixQuery& query) const noexcept;
 
-  /// Reserves slots for `count` more tokens in every group.
+  /// Reserves slots for `count` more tokens in every group. Pages that windows have passed on the
+  /// settled basis go back first, and may serve the call.
   BlockStatus append(SequenceId sequence, Tokens count) noexcept;
   /// Makes the next `count` tokens of the prompt final. @pre they are reserved
   BlockStatus commit_prompt(SequenceId sequence, Tokens count) noexcept;
@@ -124,7 +128,9 @@ class BlockManager {
   /// the pages that they alone needed, in every group.
   BlockStatus truncate(SequenceId sequence, Tokens count) noexcept;
   /// A second sequence with the same committed tokens: complete pages are shared, incomplete ones
-  /// are copied (`copies()`). What was reserved beyond stays with the first.
+  /// are copied (`copies()`). What was reserved beyond stays with the first, and so does the rest
+  /// of a prompt that is not committed: the fork's prompt and public region (in whole prefix
+  /// blocks) end where it begins to go its own way.
   [[nodiscard]] ForkOutcome fork(SequenceId sequence) noexcept;
   /// Ends a sequence. Its complete blocks stay in the cache, unless equal ones are there already.
   BlockStatus release(SequenceId sequence) noexcept;
@@ -154,7 +160,9 @@ class BlockManager {
   /// Lists copies of the sequence's last snapshot over its live state, after which the state is
   /// valid up to `computed`. @return `kInvalid` without a snapshot
   BlockStatus restore_snapshot(SequenceId sequence) noexcept;
-  /// Gives back the drafter's pages of a sequence; it goes on without.
+  /// Gives back the drafter's pages of a sequence; it goes on without. Blocks that it shares with
+  /// another sequence or pin keep theirs, whether or not the others draft: these pages stay as long
+  /// as the blocks do.
   BlockStatus stop_drafting(SequenceId sequence) noexcept;
 
   // Reads -----------------------------------------------------------------------------------------
@@ -234,6 +242,9 @@ class BlockManager {
   [[nodiscard]] std::uint64_t fingerprint() const noexcept;
   /// Bytes of host memory for pages and cached runs, beside the tokens, when all of it is used.
   [[nodiscard]] Bytes metadata_bytes() const noexcept;
+  /// All of its tables when all of them are used: `metadata_bytes`, the tokens, and what sequences
+  /// have. Address space is reserved for them at creation; memory is taken as it is touched.
+  [[nodiscard]] Bytes host_bytes() const noexcept;
   /// Counters since creation.
   [[nodiscard]] const BlockManagerCounters& counters() const noexcept;
 

@@ -34,8 +34,9 @@ struct BlockManagerOptions {
   std::int64_t max_pins = 64;
   /// Tenants, the public one included.
   std::int64_t max_tenants = 64;
-  /// Runs of tokens in the prefix cache (nodes of its tree); 0 for a number derived from the pools.
-  /// When it is reached, the least recently used go.
+  /// Runs of tokens in the prefix cache (nodes of its tree: mostly one for a prompt, and one more
+  /// where prompts part); 0 for one for every five prefix blocks of the pools, and 64. When it is
+  /// reached, the least recently used go, so that prompts of fewer blocks do not fill the pools.
   std::int64_t max_cached_runs = 0;
   /// Copies that may be listed between two `take_copies`; 0 for a number derived from
   /// `max_sequences`.

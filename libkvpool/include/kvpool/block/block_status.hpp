@@ -14,11 +14,13 @@ enum class BlockStatus : std::uint8_t {
   kOk,
   /// Too few pages, even if everything that may be evicted were; see `BlockManager::shortage()`.
   kNoPages,
-  /// Enough pages, but some become free only when the epoch in `shortage().settles_at` completes.
+  /// Enough pages (and storage of tokens), but some become free only when the epoch in
+  /// `shortage().settles_at` completes.
   kUnsettled,
   /// The tenant's quota would be exceeded; see `shortage()`.
   kOverQuota,
-  /// All slots for sequences (or pins) are taken.
+  /// All slots for sequences (or pins) are taken; or live prompts whose pages are not reserved yet
+  /// have filled the storage of tokens.
   kNoSlot,
   /// The sequence would exceed `BlockManagerOptions::max_length`.
   kTooLong,

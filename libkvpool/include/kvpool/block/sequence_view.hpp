@@ -44,7 +44,9 @@ struct SequenceLengths {
   Tokens reserved{};
   /// Tokens that are final.
   Tokens committed{};
-  /// Committed tokens whose epoch has completed: nothing in flight writes them.
+  /// Committed tokens whose epoch has completed: nothing in flight writes them. Exact while commits
+  /// of at most two of the sequence's epochs are in flight; with more it may be late (those of an
+  /// epoch are counted with those of the next), never early.
   Tokens computed{};
   /// Tokens of the prompt.
   Tokens prompt{};

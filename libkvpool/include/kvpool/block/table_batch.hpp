@@ -8,6 +8,7 @@
 #include <kvpool/core/ids.hpp>
 #include <kvpool/core/result.hpp>
 #include <kvpool/core/units.hpp>
+#include <kvpool/layout/pool_descriptor.hpp>
 #include <kvpool/memory/device_queue.hpp>
 #include <kvpool/memory/page_memory.hpp>
 
@@ -72,6 +73,25 @@ struct TableUpdate {
   /// Lengths, over all groups.
   std::int32_t rows = 0;
 };
+
+/// Memory that a batch of tables takes, before it is rounded up to granules.
+struct TableMemory {
+  /// Of the tables' memory: `TableBatch::table_bytes`.
+  Bytes tables{};
+  /// Of the staging buffers' memory.
+  Bytes staging{};
+
+  /// Field by field.
+  friend constexpr bool operator==(const TableMemory&, const TableMemory&) = default;
+};
+
+/// What `TableBatch::create` will take for a manager of these pools, before there are any: tables
+/// of the device are not part of a plan's KV budget, so an engine takes them off before it plans.
+/// It does not depend on how many pages the pools have.
+/// @return the bytes, or what `create` would say of an option
+[[nodiscard]] Result<TableMemory> required_table_memory(std::span<const PoolDescriptor> pools,
+                                                        const BlockManagerOptions& manager,
+                                                        const TableBatchOptions& options);
 
 /// The page tables of a batch, for every group of a manager: the dense tables that kernels read,
 /// and a ring of staging buffers through which a step's changes reach them.
