@@ -3,10 +3,11 @@
 #
 # make demo   installs what is missing, builds, and plans a model with its drafter
 # make test   the same, and runs all tests
+# make speculate   runs the speculative engine of the examples on the host
 # make gpu-bundle   leaves build/gpu-bundle, which runs all GPU tests on a machine with a driver
 # make bench | tidy | format | clean | install-packages
 .POSIX:
-.PHONY: demo test build bench gpu-bundle tidy format clean install-packages install-check-packages
+.PHONY: demo test speculate build bench gpu-bundle tidy format clean install-packages install-check-packages
 
 PRESET = release
 BUILD = build/$(PRESET)
@@ -28,6 +29,9 @@ demo: build
 
 test: build
 	ctest --preset $(PRESET) -j $(JOBS)
+
+speculate: build
+	@$(BUILD)/bin/example_speculative_engine
 
 build: install-packages
 	@cmake --preset $(PRESET) >$(BUILD).log 2>&1 || { cat $(BUILD).log; exit 1; }

@@ -79,16 +79,23 @@ Result<void> Engine::step() {
       return done;
     }
   }
-  if (auto copied = copy_pages(kvpool::CopyOrder::kAfterStep); !copied) {
-    return copied;
+  if (auto done = timed(statistics_.scheduling_ns, [&] { return end_step(); }); !done) {
+    return done;
   }
-  manager_->clear_copies();
-  retire();
   count_pages();
   if (options_.check_every > 0 && statistics_.steps % options_.check_every == 0) {
     const auto findings = manager_->check_invariants(kvpool::CheckLevel::kEverything);
     statistics_.findings += static_cast<std::int64_t>(findings.size());
   }
+  return {};
+}
+
+Result<void> Engine::end_step() {
+  if (auto copied = copy_pages(kvpool::CopyOrder::kAfterStep); !copied) {
+    return copied;
+  }
+  manager_->clear_copies();
+  retire();
   // As in an engine that schedules a step while the device runs the one before.
   manager_->complete_until(kvpool::Epoch{epoch_ - 1});
   return {};
@@ -280,14 +287,16 @@ Result<void> Engine::extend() {
   if (!extended) {
     return extended.error();
   }
-  const ExtendArrays arrays = layout_.extend(backend_->arrays());
-  for (std::int64_t row = 0; row < options_.rows; ++row) {
-    if (arrays.q_indptr[row + 1] > arrays.q_indptr[row]) {
-      const auto last = static_cast<std::size_t>(arrays.q_indptr[row + 1] - 1);
-      take_extended(*job_of_row(row), extended->best[last]);
+  return timed(statistics_.scheduling_ns, [&] {
+    const ExtendArrays arrays = layout_.extend(backend_->arrays());
+    for (std::int64_t row = 0; row < options_.rows; ++row) {
+      if (arrays.q_indptr[row + 1] > arrays.q_indptr[row]) {
+        const auto last = static_cast<std::size_t>(arrays.q_indptr[row + 1] - 1);
+        take_extended(*job_of_row(row), extended->best[last]);
+      }
     }
-  }
-  return {};
+    return Result<void>{};
+  });
 }
 
 std::int32_t Engine::write_extend(std::int32_t& most) {
@@ -388,7 +397,8 @@ void Engine::write_block() {
       arrays.anchors[job.row] = job.output.back();
       arrays.firsts[job.row] = first;
       arrays.lengths[job.row] = first + kBlock;
-      arrays.draft_lengths[job.row] = first + kDrafts;
+      // A sequence that has just grown beyond what the drafter follows has no pages for it.
+      arrays.draft_lengths[job.row] = drafts(job) ? first + kDrafts : 0;
     }
   }
   // Idle rows are `kNoSequence`'s, which has no slots.

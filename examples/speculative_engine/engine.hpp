@@ -72,6 +72,7 @@ class Engine {
   }
 
   kvpool::Result<void> schedule();
+  kvpool::Result<void> end_step();
   kvpool::BlockStatus reserve(std::size_t place);
   void schedule_running();
   void schedule_waiting();

@@ -67,8 +67,7 @@ void claim_what_happened(const example::Outcome& outcome, example::Claims& claim
   claims.claim(outcome.counters.evicted_blocks > 0, "cached blocks were evicted");
   claims.claim(statistics.preemptions > 0 && statistics.suspensions > 0,
                "sequences were preempted and suspended");
-  claims.claim(statistics.resumed_alike > 0 &&
-                   statistics.resumed_otherwise <= outcome.near_ties,
+  claims.claim(statistics.resumed_alike > 0 && statistics.resumed_otherwise <= outcome.near_ties,
                "and went on as if nothing had happened");
   claims.claim(statistics.admitted_later > 0, "requests were refused, and admitted later");
   claims.claim(statistics.findings == 0, "the manager never contradicted itself");

@@ -184,6 +184,9 @@ Result<Outcome> run_scenario(const Scenario& scenario, const kvpool::CapabilityR
   Poisoner poisoner{.pools = &*pools, .backend = &backend};
   kvpool::BlockManagerOptions options{.max_sequences = kvpool::Sequences{scenario.engine.rows},
                                       .max_length = Tokens{scenario.max_length}};
+  if (scenario.draft_max_length > 0) {
+    options.draft_max_length = Tokens{scenario.draft_max_length};
+  }
   if (scenario.poison) {
     options.on_free = {.call = Poisoner::poison, .context = &poisoner};
   }

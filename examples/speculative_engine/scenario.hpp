@@ -33,6 +33,8 @@ struct Scenario {
   /// Sequences of `max_length` that the budget has room for; more rows than these compete.
   std::int64_t planned_sequences = 2;
   std::int64_t max_length = 576;
+  /// Longest sequence that the drafter follows; 0: `max_length`.
+  std::int64_t draft_max_length = 0;
   /// Unit in which memory is mapped.
   kvpool::Bytes granularity{4096};
   std::int64_t requests = 24;

@@ -98,6 +98,15 @@ TEST_CASE("the text stays the target's when the drafter is switched off midway",
   CHECK(outcome.statistics.generated > 2 * outcome.statistics.by_blocks);
 }
 
+TEST_CASE("the text stays the target's where sequences outgrow the drafter", "[lossless]") {
+  Scenario scenario = short_scenario();
+  scenario.draft_max_length = 130;
+  const Outcome outcome = run(scenario);
+  check_lossless(outcome);
+  CHECK(outcome.statistics.by_blocks > 300);
+  CHECK(outcome.statistics.generated > 2 * outcome.statistics.by_blocks);
+}
+
 TEST_CASE("the text stays the target's when pools refuse pages and admissions are tried again",
           "[lossless]") {
   const auto every = GENERATE(8, 11, 23);

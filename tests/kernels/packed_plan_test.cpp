@@ -250,6 +250,36 @@ TEST_CASE("sizes of packed attention cover smaller batches, and depend on no len
   CHECK(fixed->workspace.count() == std::int64_t{256} * 8 * 66 * 32 * 132 * 4);
 }
 
+TEST_CASE("a plan's parameters are those of the attention that it is for") {
+  const std::int32_t lengths = 100;
+  const std::int32_t indptr = 0;
+  std::uint64_t plan = 0;
+  kernels::AttentionParams params;
+  params.q_indptr = &indptr;
+  params.table.lengths = &lengths;
+  params.table.rows = 5;
+  params.k.dim = 128;
+  params.v.dim = 64;
+  params.split = {.plan = &plan, .plan_bytes = 48, .counter_count = 7, .blocks = 9};
+  params.max_query_tokens = 8;
+  params.query_heads = 12;
+  params.kv_heads = 4;
+  params.window_left = 31;
+  const auto made = kernels::packed_plan_params(params, {.split_tokens = 256, .max_length = 3});
+  CHECK(made.lengths == &lengths);
+  CHECK(made.q_indptr == &indptr);
+  CHECK(made.plan == &plan);
+  CHECK(made.plan_bytes == 48);
+  CHECK(made.rows == 5);
+  CHECK(made.max_query_tokens == 8);
+  CHECK(made.query_heads == 12);
+  CHECK(made.kv_heads == 4);
+  CHECK(made.head_dim == 128);
+  CHECK(made.window_left == 31);
+  CHECK(made.blocks == 9);
+  CHECK(made.split_tokens == 256);
+}
+
 TEST_CASE("what packed attention cannot run is refused by name") {
   const auto key_of = [](kernels::PackedShape shape) {
     const auto sizes = kernels::packed_sizes(shape);
