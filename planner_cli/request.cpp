@@ -213,6 +213,16 @@ void read_overheads(const Options& options, const Values& values, OverheadReques
   overheads.communication = values.size_range(kCommunication);
 }
 
+/// `--gpu-memory 80` is 80 bytes, and was meant otherwise.
+void refuse_forgotten_unit(const Options& options, OptionId id, std::optional<Bytes> size) {
+  constexpr Bytes kLeast{1 << 20};
+  if (size.has_value() && *size < kLeast) {
+    const GivenValue* given = options.find(id);
+    given->fail(option_spec(id), "'" + given->text + "' is " + size_text(*size) +
+                                     ", no memory of a GPU: is the unit missing, as in 80GiB?");
+  }
+}
+
 void read_memory(const Options& options, const Values& values, InputCache& inputs,
                  PlanRequest& request) {
   const std::vector<DeviceSpec>& devices = inputs.devices(options);
@@ -223,6 +233,7 @@ void read_memory(const Options& options, const Values& values, InputCache& input
       kGpu, "GPU", [&devices](std::string_view name) { return find_device(name, devices); }, names);
   read_overheads(options, values, request.budget.overheads);
   request.budget.gpu_memory = values.size(kGpuMemory);
+  refuse_forgotten_unit(options, kGpuMemory, request.budget.gpu_memory);
   request.budget.kv_budget = values.size(kKvBudget);
   request.budget.weights = values.size(kWeights);
   request.budget.overhead = values.size(kOverhead);

@@ -272,7 +272,9 @@ void report_ledger(const Plan& plan, Report& report) {
   if (plan.ledger.empty()) {
     return;
   }
-  report.heading("Memory of one GPU");
+  report.heading(plan.request.parallelism.pipeline == 1
+                     ? std::string{"Memory of one GPU"}
+                     : fmt::format("Memory of one GPU (stage {})", plan.ledger_stage));
   Table table{{{"line"},
                {"bytes", Align::kRight},
                {"GiB", Align::kRight},

@@ -96,6 +96,13 @@ class Sizes(KvplanCase):
             with self.subTest(text=text):
                 self.assert_usage(self.kvplan("plan", LLAMA, f"--kv-budget={text}"), "--kv-budget")
 
+    def test_a_gpu_of_bytes_lacks_its_unit(self):
+        self.assert_usage(self.kvplan("plan", LLAMA, "--gpu-memory", "80"), "80GiB")
+        path = self.write("bytes.toml", f'model = "{LLAMA}"\ngpu_memory = 80\n')
+        outcome = self.kvplan("plan", "--deployment", path)
+        self.assertEqual((outcome.code, outcome.out), (3, ""))
+        self.assertIn("line 2", outcome.err)
+
     def test_the_share_of_the_gpu_is_exact(self):
         memory = 80 * 10**9
         for text, ppm in [("0.92", 920000), ("0.920000", 920000), (".5", 500000), ("1", 10**6),

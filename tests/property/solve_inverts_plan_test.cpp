@@ -451,6 +451,74 @@ TEST_CASE("a longer sequence and one sequence more never need less", "[solve]") 
   }
 }
 
+/// Longest window or chunk of a model.
+std::int64_t longest_window(const ModelConfig& model) {
+  std::int64_t longest = 0;
+  for (const ModelLayer& layer : model.layers) {
+    for (const LayerCache& cache : layer.caches) {
+      if (const auto* attention = std::get_if<AttentionCache>(&cache)) {
+        longest = std::max(longest, attention->span.extent.count());
+      }
+    }
+  }
+  return longest;
+}
+
+// What the split takes for fixed does not change with length once windows are full, so that the
+// least budget of target and draft together is monotone there. With one sequence more it may go
+// down, by less than what the shares are cut to.
+TEST_CASE("beside a drafter a longer sequence never needs less, one more hardly", "[solve]") {
+  int drafted = 0;
+  int lower = 0;
+  for (PlanRequest request : deployments(23, 150)) {
+    if (!request.drafter.has_value()) {
+      continue;
+    }
+    INFO(text_of(request));
+    request.workload.max_num_seqs = request.workload.max_num_seqs.value_or(Sequences{1});
+    std::int64_t windows = longest_window(request.target);
+    if (request.drafter->model.has_value()) {
+      windows = std::max(windows, longest_window(*request.drafter->model));
+    }
+    // Behind a window lie the tokens of a step, pages at both ends, and draft tokens.
+    constexpr std::int64_t kBehind = 8192 + 2 * 256 + 1024;
+    request.workload.max_model_len =
+        Tokens{(windows + kBehind) * request.parallelism.decode_context};
+    Dice dice{static_cast<std::uint64_t>(request.budget.kv_budget->count())};
+    std::int64_t before = -1;
+    for (int step = 0; step < 12; ++step) {
+      const auto need = least_kv_budget(request, test::known());
+      REQUIRE(need.has_value());
+      if (!need->has_value()) {
+        break;
+      }
+      std::int64_t cut = 0;
+      if (step % 4 == 3) {  // the step before added a sequence
+        PlanRequest roomy = request;
+        roomy.budget.kv_budget = 2 * **need;
+        const auto plan = make_plan(roomy, test::known());
+        REQUIRE(plan.has_value());
+        for (const PoolPlan& rank : plan->ranks) {
+          for (const PoolDescriptor& pool : rank.pools) {
+            cut += (pool.slab_bytes + pool.granularity).count();
+          }
+        }
+      }
+      CHECK((*need)->count() >= before - cut);
+      lower += (*need)->count() < before ? 1 : 0;
+      before = (*need)->count();
+      if (step % 4 == 2) {
+        *request.workload.max_num_seqs += Sequences{1};
+      } else {
+        *request.workload.max_model_len += Tokens{1 + dice.below(200)};
+      }
+    }
+    ++drafted;
+  }
+  CHECK(drafted >= 40);
+  CHECK(lower < drafted);
+}
+
 TEST_CASE("what a sequence holds never shrinks with its length, in any pool", "[solve]") {
   for (PlanRequest request : deployments(22, 150)) {
     INFO(text_of(request));

@@ -282,6 +282,7 @@ Refusal does_not_fit(const Allocation& allocation, const std::optional<Shortage>
   Refusal refusal{.id = "does_not_fit"};
   const std::string asked = fmt::format("{} of {} tokens", sequences_text(resolution.sequences),
                                         format_count(resolution.max_model_len.count()));
+  const std::string_view need = resolution.sequences.count() == 1 ? "needs" : "need";
   if (shortage.has_value()) {
     const bool alike = std::ranges::equal(budgets, std::vector(budgets.size(), budgets.front()));
     refusal.missing_bytes = shortage->missing;
@@ -292,7 +293,7 @@ Refusal does_not_fit(const Allocation& allocation, const std::optional<Shortage>
     refusal.least_that_works = fmt::format("a KV budget of {}", size_text(shortage->least_of_all));
   } else {
     refusal.missing_bytes = Bytes{kLargestBudget} - std::ranges::min(budgets);
-    refusal.what = fmt::format("{} need more than 2^62 bytes on a rank", asked);
+    refusal.what = fmt::format("{} {} more than 2^62 bytes on a rank", asked, need);
     refusal.least_that_works = "less to hold";
   }
   // What a plan for less would hold: states and windows shrink with the load.
