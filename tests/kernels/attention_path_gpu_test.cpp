@@ -113,8 +113,8 @@ TEST_CASE("a drafter of four sliding layers and a full one mixes paths on the de
                           .k_dim = 128,
                           .v_dim = 128,
                           .page = 64,
-                          .lengths = {2600, 16, 0, 2063},
-                          .queries = {16, 16, 16, 16}}};
+                          .lengths = {2100, 16, 0},
+                          .queries = {16, 16, 16}}};
   const DeviceBatch device{batch};
   const auto limit = GENERATE(32, 1);
   PathCalls calls;
@@ -122,7 +122,7 @@ TEST_CASE("a drafter of four sliding layers and a full one mixes paths on the de
     kernels::AttentionParams params = without_mask(device);
     params.window_left = layer < 4 ? 2047 : -1;
     const AttentionPath path = must(kernels::choose_path(
-        PathPolicy::kClassic, {params.causal, params.window_left, params.window_right}, 4, limit));
+        PathPolicy::kClassic, {params.causal, params.window_left, params.window_right}, 3, limit));
     check_result(batch, params, PathBatch{batch, device, params, path}.run(calls),
                  batch.shape().lengths);
   }

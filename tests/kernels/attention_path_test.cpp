@@ -141,7 +141,7 @@ class HostPaths {
     return {.path = path, .rows = rows_, .max_length = 4096};
   }
   std::vector<std::byte> run(const PathStep& step, PathCalls& calls) {
-    std::fill(out_.begin(), out_.end(), std::byte{0xFF});
+    std::ranges::fill(out_, std::byte{0xFF});
     const auto ran = kernels::run_on_path(
         step, params_, calls, [&](const AttentionParams& params, const PackedOptions& options) {
           launched = params;
