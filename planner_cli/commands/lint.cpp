@@ -126,7 +126,7 @@ void look_at_plan(const Deployment& deployment, const Options& options, const st
   if (request.device.has_value() && request.budget.gpu_memory.has_value() &&
       *request.budget.gpu_memory > request.device->cuda_visible_high) {
     contradictory("gpu_memory", bytes_text(*request.budget.gpu_memory),
-                  fmt::format("is more than a process sees of a {}, at most {}: is marketed memory "
+                  fmt::format("is more than a process sees of the {}, at most {}: is marketed memory "
                               "(GB) meant as GiB?",
                               request.device->name, bytes_text(request.device->cuda_visible_high)));
   }

@@ -68,6 +68,22 @@ namespace {
   return fmt::format(".TP\n{}\n{}.\n({})\n", names, troff(one_line(option.help)), troff(commands));
 }
 
+/// What a command takes besides options; in brackets what may be left out, as a model is that
+/// stands in a deployment file.
+[[nodiscard]] std::string arguments_text(const CommandSpec& command) {
+  if (command.input.empty()) {
+    return {};
+  }
+  const bool needed = command.command == Command::kVerify || command.command == Command::kDiff ||
+                      command.command == Command::kLint || command.command == Command::kCompletion;
+  std::string text = fmt::format("\\fI{}\\fR", command.input);
+  text = needed ? " " + text : " [" + text + "]";
+  if (!command.second_input.empty()) {
+    text += fmt::format(" \\fI{}\\fR", command.second_input);
+  }
+  return text;
+}
+
 [[nodiscard]] std::string page() {
   std::string text = fmt::format(
       ".TH KVPLAN 1 \"\" \"kvpool {}\" \"User Commands\"\n"
@@ -76,10 +92,7 @@ namespace {
       ".SH SYNOPSIS\n",
       troff(kVersion));
   for (const CommandSpec& command : command_specs()) {
-    text += fmt::format("\\fBkvplan {}\\fR", command.name);
-    if (!command.input.empty()) {
-      text += fmt::format(" \\fI{}\\fR", command.input);
-    }
+    text += fmt::format("\\fBkvplan {}\\fR", command.name) + arguments_text(command);
     text += command.command == Command::kMan || command.command == Command::kCompletion
                 ? "\n.br\n"
                 : " [\\fIOPTIONS\\fR]\n.br\n";
@@ -87,10 +100,7 @@ namespace {
   text += ".SH DESCRIPTION\n" + verbatim(program_examples());
   text += ".SH COMMANDS\n";
   for (const CommandSpec& command : command_specs()) {
-    text += fmt::format(".TP\n\\fB{}\\fR", command.name);
-    if (!command.input.empty()) {
-      text += fmt::format(" \\fI{}\\fR", command.input);
-    }
+    text += fmt::format(".TP\n\\fB{}\\fR", command.name) + arguments_text(command);
     text += fmt::format("\n{}.\n", troff(command.summary));
     if (!command.input_help.empty()) {
       text += fmt::format("\\fI{}\\fR: {}.\n", command.input, troff(one_line(command.input_help)));

@@ -81,6 +81,8 @@ class Manual(KvplanCase):
             self.assertIn(f"\\fBkvplan {command}\\fR", page)
         for name in re.findall(r"^ +--([\w-]+)", self.kvplan("plan", "--help").out, re.MULTILINE):
             self.assertIn(f"--{name}", page)
+        for line in (r"\fBkvplan diff\fR \fIA\fR \fIB\fR [", r"\fBkvplan gpus\fR [\fITEXT\fR] ["):
+            self.assertIn(line, page)
 
     def test_no_line_is_taken_for_a_request_by_mistake(self):
         for line in self.kvplan("man").out.split("\n"):

@@ -138,7 +138,7 @@ Result<LedgerLine> device_line(const BudgetRequest& request,
                       .kind = LedgerKind::kAssumed,
                       .low = device->cuda_visible_low,
                       .high = device->cuda_visible_high,
-                      .reason = fmt::format("what a CUDA process sees of a {}, the smallest of the "
+                      .reason = fmt::format("what a CUDA process sees of the {}, the smallest of the "
                                             "published values",
                                             device->name)};
   }
