@@ -122,7 +122,7 @@ Scenario gpu_scenario() {
                               .kv_heads = 2,
                               .head_dim = 64,
                               .mlp = 256,
-                              .attention = 0.2F},
+                              .attention = 0.15F},
                     .type = kvpool::kernels::ElementType::kBf16,
                     .planned_sequences = 48,
                     .max_length = 640,

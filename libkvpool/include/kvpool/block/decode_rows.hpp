@@ -50,7 +50,8 @@ PageTableView expand_table(const PageTableView& tables, const DecodeRows& rows,
 /// table entry * tokens_per_block + slot in the page. -1 for a token that the group has no page
 /// for: behind its window, beyond what is reserved, of a sequence without drafter or a stale one.
 /// Allocates only while `slots` is smaller than the step.
-/// @param sequences of the rows of the batch; `StepTokens::table_row` is a place in here
+/// @param sequences of the rows of the batch, `kNoSequence` for idle ones;
+///   `StepTokens::table_row` is a place in here
 /// @pre the group has slots for tokens: neither an encoder's nor a state
 void slot_mapping(const BlockManager& manager, GroupId group, std::span<const SequenceId> sequences,
                   std::span<const StepTokens> step, std::vector<std::int64_t>& slots);
