@@ -37,7 +37,7 @@ struct Scenario {
   std::int64_t draft_max_length = 0;
   /// Unit in which memory is mapped.
   kvpool::Bytes granularity{4096};
-  std::int64_t requests = 24;
+  std::int64_t requests = 17;
   std::size_t max_output = 240;
   /// Of proposals that are the target's own.
   double rate = 0.82;

@@ -28,11 +28,11 @@ Outcome run(const Scenario& scenario) {
   return *std::move(outcome);
 }
 
-/// A scenario of a third of the work, for what changes how the engine runs.
+/// A scenario of a sixth of the work, for what changes how the engine runs.
 Scenario short_scenario() {
   Scenario scenario;
-  scenario.requests = 8;
-  scenario.max_output = 200;
+  scenario.requests = 6;
+  scenario.max_output = 130;
   return scenario;
 }
 
@@ -44,7 +44,7 @@ std::int64_t page_of(const Outcome& outcome, const std::string& pool) {
 
 void check_lossless(const Outcome& outcome) {
   CHECK(outcome.finished == outcome.submitted + static_cast<std::size_t>(outcome.statistics.forks));
-  CHECK(outcome.compared > 1'000);
+  CHECK(outcome.compared > 500);
   CHECK(outcome.wrong == 0);
   CHECK(outcome.statistics.resumed_otherwise == 0);
   CHECK(outcome.statistics.findings == 0);
@@ -90,26 +90,26 @@ TEST_CASE("the engine says what the target says alone, whatever the pages", "[lo
 
 TEST_CASE("the text stays the target's when the drafter is switched off midway", "[lossless]") {
   Scenario scenario = short_scenario();
-  scenario.engine.drafter_off_at = 40;
+  scenario.engine.drafter_off_at = 30;
   const Outcome outcome = run(scenario);
   check_lossless(outcome);
-  CHECK(outcome.statistics.speculative_steps > 20);
-  CHECK(outcome.statistics.speculative_steps < 40);
-  CHECK(outcome.statistics.generated > 2 * outcome.statistics.by_blocks);
+  CHECK(outcome.statistics.speculative_steps > 15);
+  CHECK(outcome.statistics.speculative_steps < 30);
+  CHECK(outcome.statistics.generated > outcome.statistics.by_blocks + 200);
 }
 
 TEST_CASE("the text stays the target's where sequences outgrow the drafter", "[lossless]") {
   Scenario scenario = short_scenario();
-  scenario.draft_max_length = 130;
+  scenario.draft_max_length = 110;
   const Outcome outcome = run(scenario);
   check_lossless(outcome);
-  CHECK(outcome.statistics.by_blocks > 300);
+  CHECK(outcome.statistics.by_blocks > 100);
   CHECK(outcome.statistics.generated > 2 * outcome.statistics.by_blocks);
 }
 
 TEST_CASE("the text stays the target's when pools refuse pages and admissions are tried again",
           "[lossless]") {
-  const auto every = GENERATE(8, 11, 23);
+  const auto every = GENERATE(8, 23);
   Scenario scenario = short_scenario();
   scenario.target_page = 32;
   scenario.refuse_every = every;
@@ -145,11 +145,11 @@ TEST_CASE("what a GPU would launch is planned and checked on the host", "[lossle
   Scenario scenario = gpu_scenario();
   scenario.engine.rows = 4;
   scenario.planned_sequences = 2;
-  scenario.requests = 4;
-  scenario.max_output = 90;
+  scenario.requests = 3;
+  scenario.max_output = 60;
   scenario.target_page = GENERATE(16, 128);
   const Outcome outcome = run(scenario);
-  CHECK(outcome.compared > 200);
+  CHECK(outcome.compared > 100);
   CHECK(outcome.wrong == 0);
   CHECK(outcome.leaked == 0);
 }
