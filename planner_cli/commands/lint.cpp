@@ -125,10 +125,11 @@ void look_at_plan(const Deployment& deployment, const Options& options, const st
   }
   if (request.device.has_value() && request.budget.gpu_memory.has_value() &&
       *request.budget.gpu_memory > request.device->cuda_visible_high) {
-    contradictory("gpu_memory", bytes_text(*request.budget.gpu_memory),
-                  fmt::format("is more than a process sees of the {}, at most {}: is marketed memory "
-                              "(GB) meant as GiB?",
-                              request.device->name, bytes_text(request.device->cuda_visible_high)));
+    contradictory(
+        "gpu_memory", bytes_text(*request.budget.gpu_memory),
+        fmt::format("is more than a process sees of the {}, at most {}: is marketed memory "
+                    "(GB) meant as GiB?",
+                    request.device->name, bytes_text(request.device->cuda_visible_high)));
   }
   const auto& longest = request.target.max_positions;
   if (request.workload.max_model_len.has_value() && longest.has_value() &&

@@ -171,6 +171,9 @@ constexpr std::array<std::string_view, 21> kSuffixes{"weight",
   return number;
 }
 
+/// A name with a larger number is none of a layer.
+constexpr std::int64_t kMostLayers = 100'000;
+
 /// The layer's number behind `layers.`, `h.`, `blocks.`; `before` and `rest` are around it.
 [[nodiscard]] std::optional<std::int64_t> layer_number(std::string_view name,
                                                        std::string_view& before,
@@ -179,7 +182,8 @@ constexpr std::array<std::string_view, 21> kSuffixes{"weight",
     std::size_t at = name.find(marker);
     while (at != std::string_view::npos) {
       if (at == 0 || name[at - 1] == '.') {
-        if (const auto number = leading_number(name.substr(at + marker.size()), rest)) {
+        const auto number = leading_number(name.substr(at + marker.size()), rest);
+        if (number.has_value() && *number <= kMostLayers) {
           before = name.substr(0, at);
           return number;
         }
@@ -320,7 +324,7 @@ void TensorRoles::place(std::string_view name, TensorRole& role, std::string_vie
     const auto layers = static_cast<std::int64_t>(layers_.size());
     const bool behind = next_token || *number >= layers;
     part.place = behind ? WeightPlace::kNextToken : WeightPlace::kLayer;
-    part.layer = next_token ? layers + *number : *number;
+    part.layer = next_token ? std::min(layers + *number, kMostLayers) : *number;
     return;
   }
   if (next_token) {

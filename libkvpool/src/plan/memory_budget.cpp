@@ -133,14 +133,15 @@ Result<LedgerLine> device_line(const BudgetRequest& request,
     return exact_line("device_total", *request.gpu_memory, "given as --gpu-memory");
   }
   if (device.has_value()) {
-    return LedgerLine{.name = "device_total",
-                      .bytes = device->cuda_visible_low,
-                      .kind = LedgerKind::kAssumed,
-                      .low = device->cuda_visible_low,
-                      .high = device->cuda_visible_high,
-                      .reason = fmt::format("what a CUDA process sees of the {}, the smallest of the "
-                                            "published values",
-                                            device->name)};
+    return LedgerLine{
+        .name = "device_total",
+        .bytes = device->cuda_visible_low,
+        .kind = LedgerKind::kAssumed,
+        .low = device->cuda_visible_low,
+        .high = device->cuda_visible_high,
+        .reason = fmt::format("what a CUDA process sees of the {}, the smallest of the "
+                              "published values",
+                              device->name)};
   }
   return Error{.code = ErrorCode::kInvalidArgument,
                .message =

@@ -103,6 +103,20 @@ TEST_CASE("weights of a plain model divide over tensor ranks by whole heads and 
   CHECK(bytes(model, {.tensor = 2, .attention_data_parallel = true}) == 131'712);
 }
 
+TEST_CASE("a number that no layer can have is none", "[io]") {
+  Tensors tensors = whole_llama();
+  tensors.push_back({"mtp.layers.9223372036854775807.x", "BF16", {2, 2}, 8});
+  tensors.push_back({"mtp.layers.99999.y", "BF16", {2, 4}, 16});
+  const ModelConfig model = read(llama(), tensors);
+  std::int64_t next_token = 0;
+  for (const WeightPart& part : model.weights->parts) {
+    CHECK(part.layer >= 0);
+    CHECK(part.layer <= 100'000);
+    next_token += part.place == WeightPlace::kNextToken ? 1 : 0;
+  }
+  CHECK(next_token == 2);
+}
+
 TEST_CASE("pipeline stages load their layers, the first the table, the last the head", "[io]") {
   const ModelConfig model = read(llama(), whole_llama());
   const auto stages = stored_shares(*model.weights, 2, {.pipeline = 2}, false);

@@ -63,7 +63,7 @@ TEST_CASE("a plan document has exactly the documented keys, in their order") {
     CHECK(keys_of(line) == Keys{"name", "bytes", "kind", "low", "high"});
   }
   for (const Json& rank : document["ranks"]) {
-    CHECK(keys_of(rank) == Keys{"stage", "rank", "pools"});
+    CHECK(keys_of(rank) == Keys{"stage", "rank", "budget_bytes", "pools"});
     for (const Json& pool : rank["pools"]) {
       CHECK(keys_of(pool) == kPoolKeys);
     }
