@@ -168,13 +168,12 @@ TEST_CASE("slots are entries times tokens, as append takes them", "[block][decod
   CHECK(slots == std::vector<std::int64_t>{-1, -1, -1, -1, entry(0, GroupId{2}, 3) * 8 + 6, -1});
 }
 
-TEST_CASE("an idle row has no sequence, and the first sequence's id does not stand for that",
+TEST_CASE("an idle row has no sequence, and an id by default names none",
           "[block][decode_rows]") {
   BlockManager manager =
       test::cache_manager({test::cache_pool("target", PoolRole::kTarget, {{}}, 4, 9)},
                           {.max_sequences = Sequences{2}, .max_length = Tokens{32}});
-  REQUIRE(test::admitted(manager, test::tokens_from(0, 5)) == SequenceId{});
-  const std::array sequences = {SequenceId{}, kNoSequence};
+  const std::array sequences = {test::admitted(manager, test::tokens_from(0, 5)), SequenceId{}};
   const std::array step = {StepTokens{.table_row = 0, .first_position = 3, .count = 1},
                            StepTokens{.table_row = 1, .first_position = 3, .count = 1}};
   std::vector<std::int64_t> slots;
@@ -182,7 +181,8 @@ TEST_CASE("an idle row has no sequence, and the first sequence's id does not sta
   REQUIRE(slots.size() == 2);
   CHECK(slots[0] >= 0);
   CHECK(slots[1] == -1);
-  CHECK_FALSE(manager.is_live(kNoSequence));
+  CHECK(manager.is_live(SequenceId{.index = 0, .generation = 0}));
+  CHECK_FALSE(manager.is_live(SequenceId{}));
   CHECK(manager.append(kNoSequence, Tokens{1}) == BlockStatus::kStaleId);
 }
 

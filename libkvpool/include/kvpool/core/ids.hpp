@@ -43,19 +43,19 @@ using LayerIndex = Id<struct LayerIndexTag, std::int32_t>;
 /// A point on the engine's step clock; frees are fenced by epochs.
 using Epoch = Id<struct EpochTag, std::uint64_t>;
 
-/// A sequence: a slot and the generation that tells its present user from earlier ones.
+/// A sequence: a slot and the generation that tells its present user from earlier ones. By default
+/// none, ever: for rows of a batch that are idle.
 struct SequenceId {
   /// Slot in the manager's table.
-  std::uint32_t index = 0;
+  std::uint32_t index = 0xFFFF'FFFF;
   /// How often the slot has been handed out before.
-  std::uint32_t generation = 0;
+  std::uint32_t generation = 0xFFFF'FFFF;
 
   /// Equal when slot and generation are.
   friend constexpr bool operator==(SequenceId, SequenceId) noexcept = default;
 };
 
-/// An id that names no sequence, ever: for rows of a batch that are idle. `SequenceId{}` does not
-/// do: it names the first sequence.
-inline constexpr SequenceId kNoSequence{.index = 0xFFFF'FFFF, .generation = 0xFFFF'FFFF};
+/// The id that names no sequence.
+inline constexpr SequenceId kNoSequence{};
 
 }  // namespace kvpool
