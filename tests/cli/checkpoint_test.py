@@ -64,10 +64,18 @@ class Checkpoints(KvplanCase):
         self.assertEqual(self.weights()["kind"], "assumed")
         self.write_tensors("model.safetensors", self.tensors())
         for arguments, expected in [([], 213632), (["-tp", "2"], 107136), (["-tp", "4"], 57984),
-                                    (["--pp", "2"], 106880),
+                                    (["--pp", "2"], 106752),
                                     (["-tp", "2", "--attention-dp"], 131712)]:
             line = self.weights(*arguments)
             self.assertEqual((line["kind"], line["bytes"]), ("exact", expected), arguments)
+
+    def test_stages_have_what_their_weights_leave(self):
+        self.write_tensors("model.safetensors", self.tensors())
+        document = self.plan(self.folder, "--gpu-memory", "1GiB", "--overhead", "0B",
+                             "--gpu-memory-utilization", "1", "--pp", "2")
+        # The table and one layer; one layer, the norm behind it and the head.
+        self.assertEqual([rank["budget_bytes"] for rank in document["ranks"]],
+                         [(1 << 30) - 106752, (1 << 30) - 106880])
 
     def test_explain_says_where_the_weights_come_from(self):
         self.write_tensors("model.safetensors", self.tensors())
