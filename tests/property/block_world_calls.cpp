@@ -24,7 +24,7 @@ namespace kvpool::test {
 
 void BlockWorld::advance() {
   if (model_.opened > 0 && !dice_.one_in(8)) {
-    const std::uint64_t lag = static_cast<std::uint64_t>(dice_.below(3));
+    const auto lag = static_cast<std::uint64_t>(dice_.below(3));
     const std::uint64_t to =
         std::max(model_.completed, model_.opened - std::min(model_.opened, lag));
     note("complete_until " + std::to_string(to));

@@ -75,7 +75,7 @@ class NaiveBlocks : public NaiveDevice {
     std::set<Run> dead;
     std::string wrong;
     for (auto& [run, cached] : cache) {
-      for_pages(cached, [&, run = run](std::size_t g, std::int32_t& entry) {
+      for_pages(cached, [&, name = run](std::size_t g, std::int32_t& entry) {
         if (!is_alive(g, entry)) {
           page(g, entry).fence = opened;
           const bool may_go =
@@ -84,7 +84,7 @@ class NaiveBlocks : public NaiveDevice {
             wrong += "page " + std::to_string(entry) + " of " + groups[g].name + " was evicted; ";
           }
           entry = kGone;
-          is(g, GroupKind::kFull) && !groups[g].is_draft ? void(dead.insert(run)) : void();
+          is(g, GroupKind::kFull) && !groups[g].is_draft ? void(dead.insert(name)) : void();
         }
       });
     }
