@@ -249,6 +249,12 @@ Result<std::vector<std::vector<LedgerLine>>> stage_ledgers(
     const BudgetRequest& request, const std::optional<DeviceSpec>& device,
     const Parallelism& parallelism, Tokens step_tokens, const ModelConfig& target,
     const ModelConfig* drafter, bool next_token_layers) {
+  // Before a ledger is made for each of them.
+  if (parallelism.pipeline > static_cast<std::int64_t>(target.layers.size())) {
+    return Error{.code = ErrorCode::kInvalidArgument,
+                 .message = "more pipeline stages than layers",
+                 .key = "pipeline_parallel_size"};
+  }
   std::vector<std::vector<LedgerLine>> stages(static_cast<std::size_t>(parallelism.pipeline));
   if (request.kv_budget.has_value()) {
     for (std::vector<LedgerLine>& lines : stages) {

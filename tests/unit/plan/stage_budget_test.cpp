@@ -155,6 +155,21 @@ TEST_CASE("at their worst every stage has its own lines", "[plan]") {
   }
 }
 
+TEST_CASE("more stages than layers are refused before a ledger is made for each", "[plan]") {
+  PlanRequest request = two_stages(11);
+  const auto stages = [&](std::int64_t pipeline) {
+    request.parallelism.pipeline = pipeline;
+    return stage_ledgers(request.budget, {}, request.parallelism, kStep, request.target, nullptr);
+  };
+  CHECK(stages(5).has_value());  // five layers
+  for (const std::int64_t too_many : {std::int64_t{6}, std::int64_t{1} << 60}) {
+    const auto refused = stages(too_many);
+    REQUIRE_FALSE(refused.has_value());
+    CHECK(refused.error().code == ErrorCode::kInvalidArgument);
+    CHECK(refused.error().key == "pipeline_parallel_size");
+  }
+}
+
 TEST_CASE("an Eagle3 drafter weighs on the last stage alone", "[plan]") {
   ModelConfig drafter = five_layers(1);
   drafter.drafter = DrafterTraits{.kind = DrafterKind::kEagle3, .block_tokens = Tokens{1}};

@@ -114,7 +114,7 @@ struct WeightShares {
 /// @param next_token_layers whether next-token (MTP) layers of the target are loaded, which only an
 ///   MTP drafter uses; estimates always count them
 /// @return the lines of each stage; `kInvalidArgument` when neither a KV budget, a GPU nor its
-///   memory is given
+///   memory is given, and for more stages than layers
 [[nodiscard]] Result<std::vector<std::vector<LedgerLine>>> stage_ledgers(
     const BudgetRequest& request, const std::optional<DeviceSpec>& device,
     const Parallelism& parallelism, Tokens step_tokens, const ModelConfig& target,
