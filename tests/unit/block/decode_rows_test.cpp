@@ -168,8 +168,7 @@ TEST_CASE("slots are entries times tokens, as append takes them", "[block][decod
   CHECK(slots == std::vector<std::int64_t>{-1, -1, -1, -1, entry(0, GroupId{2}, 3) * 8 + 6, -1});
 }
 
-TEST_CASE("an idle row has no sequence, and an id by default names none",
-          "[block][decode_rows]") {
+TEST_CASE("an idle row has no sequence, and an id by default names none", "[block][decode_rows]") {
   BlockManager manager =
       test::cache_manager({test::cache_pool("target", PoolRole::kTarget, {{}}, 4, 9)},
                           {.max_sequences = Sequences{2}, .max_length = Tokens{32}});
