@@ -50,20 +50,10 @@ class PathRun {
     }
   }
   void plan(StreamHandle stream) const {
-    const kernels::AttentionParams params = setup_.over(0);
+    const kernels::AttentionParams params = with_split(setup_.over(0));
     must(kernels::plan_packed_attention(
              on_path(step_over(0),
-                     kernels::PackedPlanParams{.lengths = params.table.lengths,
-                                               .plan = plan_.get(),
-                                               .plan_bytes = sizes_.plan.count(),
-                                               .rows = params.table.rows,
-                                               .max_query_tokens = params.max_query_tokens,
-                                               .query_heads = params.query_heads,
-                                               .kv_heads = params.kv_heads,
-                                               .head_dim = params.k.dim,
-                                               .window_left = params.window_left,
-                                               .blocks = sizes_.blocks,
-                                               .instance = form_.instance}),
+                     kernels::packed_plan_params(params, {.instance = form_.instance})),
              stream),
          "planning");
   }
@@ -75,12 +65,7 @@ class PathRun {
   }
   /// One layer over one of the page tables. @param layer -1: the one in the middle
   void launch(int table, int layer, kernels::PathCalls& calls, StreamHandle stream) const {
-    kernels::AttentionParams params = setup_.over(table, layer);
-    params.split = {.plan = plan_.get(),
-                    .plan_bytes = sizes_.plan.count(),
-                    .counters = exchange_.get<std::int32_t>(),
-                    .counter_count = sizes_.counters,
-                    .blocks = sizes_.blocks};
+    const kernels::AttentionParams params = with_split(setup_.over(table, layer));
     if (form_.instance >= 0) {
       must(kernels::packed_attention(params, {.instance = form_.instance}, stream),
            "packed attention");
@@ -90,6 +75,14 @@ class PathRun {
   }
 
  private:
+  [[nodiscard]] kernels::AttentionParams with_split(kernels::AttentionParams params) const {
+    params.split = {.plan = plan_.get(),
+                    .plan_bytes = sizes_.plan.count(),
+                    .counters = exchange_.get<std::int32_t>(),
+                    .counter_count = sizes_.counters,
+                    .blocks = sizes_.blocks};
+    return params;
+  }
   [[nodiscard]] bool rows() const { return form_.path == kernels::AttentionPath::kDecodeRows; }
   /// Entries of the rows of one page table.
   [[nodiscard]] std::size_t row_words() const {

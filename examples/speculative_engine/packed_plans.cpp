@@ -9,7 +9,6 @@ namespace {
 
 using kvpool::Bytes;
 
-constexpr Bytes kAlignment{256};
 /// Three passes, each for layers with and without a window.
 constexpr std::int64_t kPlans = 6;
 
@@ -25,25 +24,12 @@ kvpool::Result<PackedPlans> PackedPlans::create(const ModelShape& shape, std::in
                     .kv_heads = shape.kv_heads,
                     .head_dim = shape.head_dim,
                     .multiprocessors = multiprocessors};
-  const auto sizes = kvpool::kernels::packed_sizes(plans.largest_);
-  if (!sizes) {
-    return sizes.error();
+  const auto memory = kvpool::kernels::packed_memory(plans.largest_, kPlans);
+  if (!memory) {
+    return memory.error();
   }
-  plans.sizes_ = *sizes;
+  plans.memory_ = *memory;
   return plans;
-}
-
-Bytes PackedPlans::bytes() const {
-  return kPlans * kvpool::align_up(sizes_.plan, kAlignment) + counter_bytes();
-}
-
-std::uintptr_t PackedPlans::counters() const {
-  return base_ +
-         static_cast<std::uintptr_t>(kPlans * kvpool::align_up(sizes_.plan, kAlignment).count());
-}
-
-Bytes PackedPlans::counter_bytes() const {
-  return Bytes{std::int64_t{sizes_.counters} * std::int64_t{sizeof(std::int32_t)}};
 }
 
 kvpool::Result<kvpool::kernels::AttentionParams> PackedPlans::with_plan(
@@ -56,12 +42,12 @@ kvpool::Result<kvpool::kernels::AttentionParams> PackedPlans::with_plan(
     return sizes.error();
   }
   const std::int64_t place = 2 * static_cast<std::int64_t>(pass) + (params.window_left < 0 ? 0 : 1);
-  const auto offset = place * kvpool::align_up(sizes_.plan, kAlignment).count();
+  const Bytes offset = memory_.plan_offset(place);
   params.split = {.plan = reinterpret_cast<void*>(  // NOLINT: of a GPU, perhaps
-                      base_ + static_cast<std::uintptr_t>(offset)),
-                  .plan_bytes = sizes_.plan.count(),
+                      base_ + static_cast<std::uintptr_t>(offset.count())),
+                  .plan_bytes = memory_.plan.count(),
                   .counters = reinterpret_cast<std::int32_t*>(counters()),  // NOLINT: as above
-                  .counter_count = sizes_.counters,
+                  .counter_count = sizes->counters,
                   .blocks = sizes->blocks};
   return params;
 }

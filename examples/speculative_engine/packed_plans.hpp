@@ -27,13 +27,13 @@ class PackedPlans {
                                             std::int64_t longest, std::int64_t multiprocessors);
 
   /// Bytes that all of it takes, at an address that is a multiple of 256.
-  [[nodiscard]] kvpool::Bytes bytes() const;
+  [[nodiscard]] kvpool::Bytes bytes() const { return memory_.total(); }
   /// Says where it lies.
   void place(std::uintptr_t base) { base_ = base; }
   /// The part that has to be zero before the first launch.
-  [[nodiscard]] std::uintptr_t counters() const;
+  [[nodiscard]] std::uintptr_t counters() const { return base_; }
   /// See above.
-  [[nodiscard]] kvpool::Bytes counter_bytes() const;
+  [[nodiscard]] kvpool::Bytes counter_bytes() const { return memory_.exchange; }
 
   /// Attention with the plan of its pass and window.
   [[nodiscard]] kvpool::Result<kvpool::kernels::AttentionParams> with_plan(
@@ -41,7 +41,7 @@ class PackedPlans {
 
  private:
   kvpool::kernels::PackedShape largest_{};
-  kvpool::kernels::PackedSizes sizes_{};
+  kvpool::kernels::PackedMemory memory_{};
   std::uintptr_t base_ = 0;
 };
 

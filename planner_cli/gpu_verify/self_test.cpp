@@ -10,11 +10,13 @@
 #include <kvpool/kernels/self_test.hpp>
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <string>
+#include <utility>
 
 namespace kvpool {
 namespace {
@@ -29,30 +31,20 @@ int fail(int code, const Error& error) {
   return code;
 }
 
-/// A text as JSON has it. @pre ASCII
-std::string quoted(const std::string& text) {
-  std::string result = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') {
-      result += '\\';
-    }
-    result += c;
-  }
-  return result + '"';
-}
-
 std::string document(const GpuInfo& gpu, const kernels::SelfTestReport& report, double seconds) {
-  std::string rows;
+  nlohmann::ordered_json rows = nlohmann::ordered_json::array();
   for (const kernels::RowResult& row : report.rows) {
-    rows += fmt::format(
-        "{}\n    {{\"row\": {}, \"cases\": {}, \"largest_ulp\": {:.3f}, "
-        "\"finding\": {}}}",
-        rows.empty() ? "" : ",", quoted(row.row), row.cases, row.largest_ulp, quoted(row.finding));
+    rows.push_back({{"row", row.row},
+                    {"cases", row.cases},
+                    {"largest_ulp", row.largest_ulp},
+                    {"finding", row.finding}});
   }
-  return fmt::format(
-      "{{\n  \"schema\": \"kvpool.self_test/1\",\n  \"gpu\": {},\n  \"passed\": {},\n  "
-      "\"seconds\": {:.1f},\n  \"rows\": [{}\n  ]\n}}\n",
-      quoted(gpu.name), report.passed(), seconds, rows);
+  const nlohmann::ordered_json document{{"schema", "kvpool.self_test/1"},
+                                        {"gpu", gpu.name},
+                                        {"passed", report.passed()},
+                                        {"seconds", seconds},
+                                        {"rows", std::move(rows)}};
+  return document.dump(2) + '\n';
 }
 
 /// The first row that this GPU cannot run, or empty.

@@ -5,6 +5,8 @@
 import json
 import os
 import pathlib
+import shutil
+import stat
 import subprocess
 import tempfile
 import unittest
@@ -74,3 +76,20 @@ class KvplanCase(unittest.TestCase):
         self.assertEqual(outcome.out, "")
         for part in parts:
             self.assertIn(part, outcome.err)
+
+
+class HelperCase(KvplanCase):
+    """A copy of kvplan, with a GPU helper of the test's own beside it."""
+
+    def setUp(self):
+        super().setUp()
+        original = os.environ["KVPLAN"]
+        self.program = self.scratch / "kvplan"
+        shutil.copy(original, self.program)
+        self.addCleanup(os.environ.__setitem__, "KVPLAN", original)
+        os.environ["KVPLAN"] = str(self.program)
+
+    def helper(self, script):
+        """Puts a helper beside kvplan."""
+        path = pathlib.Path(self.write("kvplan-gpu-verify", "#!/bin/sh\n" + script))
+        path.chmod(path.stat().st_mode | stat.S_IXUSR)

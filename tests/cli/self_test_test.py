@@ -6,29 +6,15 @@
 import os
 import pathlib
 import shutil
-import stat
 import unittest
 
-from kvplan_case import KvplanCase
+from kvplan_case import HelperCase
 
 ARGUMENTS = ("kernels", "--self-test")
 
 
-class SelfTest(KvplanCase):
-    """A copy of kvplan, with a helper of the test's own beside it."""
-
-    def setUp(self):
-        super().setUp()
-        self.program = self.scratch / "kvplan"
-        shutil.copy(os.environ["KVPLAN"], self.program)
-        original = os.environ["KVPLAN"]
-        self.addCleanup(os.environ.__setitem__, "KVPLAN", original)
-        os.environ["KVPLAN"] = str(self.program)
-
-    def helper(self, script):
-        """Puts a helper beside kvplan."""
-        path = pathlib.Path(self.write("kvplan-gpu-verify", "#!/bin/sh\n" + script))
-        path.chmod(path.stat().st_mode | stat.S_IXUSR)
+class SelfTest(HelperCase):
+    """What kvplan makes of the helper for --self-test."""
 
     def test_without_the_helper(self):
         for arguments in (ARGUMENTS, (*ARGUMENTS, "--json")):

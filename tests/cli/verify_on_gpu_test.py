@@ -7,11 +7,10 @@ import os
 import pathlib
 import shutil
 import signal
-import stat
 import subprocess
 import unittest
 
-from kvplan_case import LLAMA, KvplanCase
+from kvplan_case import LLAMA, HelperCase
 
 ARGUMENTS = ("plan", LLAMA, "--kv-budget", "4GiB", "--max-model-len", "4k", "--verify-on-gpu")
 
@@ -21,21 +20,8 @@ def ignore_children():
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
 
 
-class VerifyOnGpu(KvplanCase):
-    """A copy of kvplan, with a helper of the test's own beside it."""
-
-    def setUp(self):
-        super().setUp()
-        self.program = self.scratch / "kvplan"
-        shutil.copy(os.environ["KVPLAN"], self.program)
-        original = os.environ["KVPLAN"]
-        self.addCleanup(os.environ.__setitem__, "KVPLAN", original)
-        os.environ["KVPLAN"] = str(self.program)
-
-    def helper(self, script):
-        """Puts a helper beside kvplan."""
-        path = pathlib.Path(self.write("kvplan-gpu-verify", "#!/bin/sh\n" + script))
-        path.chmod(path.stat().st_mode | stat.S_IXUSR)
+class VerifyOnGpu(HelperCase):
+    """What kvplan makes of the helper for --verify-on-gpu."""
 
     def test_without_the_helper(self):
         outcome = self.kvplan(*ARGUMENTS)

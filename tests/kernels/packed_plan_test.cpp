@@ -265,7 +265,8 @@ TEST_CASE("a plan's parameters are those of the attention that it is for") {
   params.query_heads = 12;
   params.kv_heads = 4;
   params.window_left = 31;
-  const auto made = kernels::packed_plan_params(params, {.split_tokens = 256, .max_length = 3});
+  const auto made =
+      kernels::packed_plan_params(params, {.split_tokens = 256, .max_length = 3, .instance = 2});
   CHECK(made.lengths == &lengths);
   CHECK(made.q_indptr == &indptr);
   CHECK(made.plan == &plan);
@@ -278,6 +279,7 @@ TEST_CASE("a plan's parameters are those of the attention that it is for") {
   CHECK(made.window_left == 31);
   CHECK(made.blocks == 9);
   CHECK(made.split_tokens == 256);
+  CHECK(made.instance == 2);
 }
 
 TEST_CASE("what packed attention cannot run is refused by name") {

@@ -67,17 +67,20 @@ TEST_CASE("packed attention's exchange and plans are the workspace of the bundle
                        .multiprocessors = 132};
   const Bytes largest = required_workspace(shape);
   CHECK(largest == Bytes{17'842'176 + 4 * 25'344});
-  const auto memory = packed_memory({.rows = 256,
-                                     .max_query_tokens = 16,
-                                     .query_heads = 64,
-                                     .kv_heads = 8,
-                                     .head_dim = 128,
-                                     .multiprocessors = 132});
+  const PackedShape packed{.rows = 256,
+                           .max_query_tokens = 16,
+                           .query_heads = 64,
+                           .kv_heads = 8,
+                           .head_dim = 128,
+                           .multiprocessors = 132};
+  const auto memory = packed_memory(packed);
   REQUIRE(memory.has_value());
   CHECK(memory->exchange == Bytes{17'842'176});
   CHECK(memory->plan_offset(3) == Bytes{17'842'176 + 3 * 25'344});
   CHECK(memory->workspace == Bytes{0});
   CHECK(memory->total() == largest);
+  CHECK(packed_memory(packed, 6)->total() == Bytes{17'842'176 + 6 * 25'344});
+  CHECK(packed_memory(packed, 0).error().key == "plans");
   for (const std::int64_t batch : {1, 16, 255}) {
     shape.batch = batch;
     CHECK(required_workspace(shape) <= largest);

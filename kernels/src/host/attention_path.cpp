@@ -39,8 +39,8 @@ bool has_window(const KeyMask& mask) { return mask.window_left >= 0 || mask.wind
 std::int32_t whole_split(std::int64_t max_length) {
   constexpr std::int64_t kStep = packed::kStep;
   constexpr std::int64_t kMost = std::numeric_limits<std::int32_t>::max() / kStep * kStep;
-  const std::int64_t whole = (std::max<std::int64_t>(max_length, 1) + kStep - 1) / kStep * kStep;
-  return static_cast<std::int32_t>(std::min(whole, kMost));
+  const std::int64_t length = std::clamp<std::int64_t>(max_length, 1, kMost);
+  return static_cast<std::int32_t>((length + kStep - 1) / kStep * kStep);
 }
 
 }  // namespace

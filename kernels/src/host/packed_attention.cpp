@@ -146,7 +146,12 @@ Result<PackedSizes> packed_sizes(const PackedShape& shape) {
       .workspace = Bytes{*bytes}};
 }
 
-Result<PackedMemory> packed_memory(const PackedShape& shape) {
+Result<PackedMemory> packed_memory(const PackedShape& shape, std::int64_t plans) {
+  FieldChecker check;
+  check.in("plans", plans, 1, std::int64_t{1} << 20);
+  if (auto checked = check.result(); !checked) {
+    return std::move(checked).error();
+  }
   const auto sizes = packed_sizes(shape);
   if (!sizes) {
     return sizes.error();
@@ -154,7 +159,8 @@ Result<PackedMemory> packed_memory(const PackedShape& shape) {
   constexpr Bytes kPart{256};
   return PackedMemory{.exchange = align_up(Bytes{std::int64_t{4} * sizes->counters}, kPart),
                       .plan = align_up(sizes->plan, kPart),
-                      .workspace = sizes->workspace};
+                      .workspace = sizes->workspace,
+                      .plans = plans};
 }
 
 Result<void> check(const PackedPlanParams& params) {

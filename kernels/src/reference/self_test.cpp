@@ -216,24 +216,14 @@ Result<void> launch(AttentionParams params, bool packed, const SelfTestKernels& 
   if (!plan || !exchange) {
     return !plan ? plan.error() : exchange.error();
   }
-  if (auto planned = kernels.plan_packed({.lengths = params.table.lengths,
-                                          .plan = *plan,
-                                          .plan_bytes = sizes->plan.count(),
-                                          .rows = params.table.rows,
-                                          .max_query_tokens = params.max_query_tokens,
-                                          .query_heads = params.query_heads,
-                                          .kv_heads = params.kv_heads,
-                                          .head_dim = params.k.dim,
-                                          .window_left = params.window_left,
-                                          .blocks = sizes->blocks});
-      !planned) {
-    return planned;
-  }
   params.split = {.plan = *plan,
                   .plan_bytes = sizes->plan.count(),
                   .counters = *exchange,
                   .counter_count = sizes->counters,
                   .blocks = sizes->blocks};
+  if (auto planned = kernels.plan_packed(packed_plan_params(params)); !planned) {
+    return planned;
+  }
   return kernels.packed(params, {});
 }
 

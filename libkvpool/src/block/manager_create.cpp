@@ -94,9 +94,8 @@ Result<void> BlockManager::Impl::set_up(std::span<const PoolDescriptor> pool_des
   if (pool_descriptors.empty()) {
     return invalid("a block manager needs at least one pool", "pools");
   }
-  draft_limit =
-      std::min(options.draft_max_length.value_or(options.max_length), options.max_length).count();
-  auto found = cache_groups(pool_descriptors, Tokens{draft_limit});
+  draft_limit = options.draft_limit().count();
+  auto found = cache_groups(pool_descriptors, options.draft_limit());
   if (!found) {
     return std::move(found).error();
   }

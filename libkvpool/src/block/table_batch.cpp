@@ -323,8 +323,7 @@ bool TableBatch::Impl::write_deltas(BlockManager& manager, std::size_t row, std:
 Result<TableMemory> required_table_memory(std::span<const PoolDescriptor> pools,
                                           const BlockManagerOptions& manager,
                                           const TableBatchOptions& options) {
-  const auto groups = cache_groups(
-      pools, std::min(manager.draft_max_length.value_or(manager.max_length), manager.max_length));
+  const auto groups = cache_groups(pools, manager.draft_limit());
   if (!groups) {
     return groups.error();
   }

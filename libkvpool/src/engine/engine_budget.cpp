@@ -3,6 +3,7 @@
 #include <kvpool/engine/engine_budget.hpp>
 
 #include <kvpool/core/checked.hpp>
+#include <kvpool/plan/planner.hpp>
 
 #include <fmt/format.h>
 
@@ -35,12 +36,9 @@ Bytes share_of(Bytes of, std::int64_t ppm) {
 
 /// The lines of a rank whose memory may be used up to `ppm` of the total.
 Result<std::vector<LedgerLine>> ledger_of(const PlanRequest& request, std::int64_t ppm) {
-  BudgetRequest budget = request.budget;
-  budget.utilization_ppm = ppm;
-  const bool drafter = request.drafter.has_value() && request.drafter->model.has_value();
-  Result<std::vector<LedgerLine>> lines = budget_ledger(
-      budget, request.device, request.parallelism, request.workload.max_batched_tokens,
-      request.target, drafter ? &*request.drafter->model : nullptr);
+  PlanRequest of = request;
+  of.budget.utilization_ppm = ppm;
+  Result<std::vector<LedgerLine>> lines = budget_ledger(of);
   if (lines && ppm == kMillion) {
     std::erase_if(*lines, [](const LedgerLine& line) { return line.name == "withheld"; });
   }

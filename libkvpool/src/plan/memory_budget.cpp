@@ -177,8 +177,13 @@ std::string_view to_string(LedgerKind kind) noexcept {
   return "exact";
 }
 
+bool runs_on_last_stage_only(DrafterKind kind) noexcept {
+  return kind == DrafterKind::kMtp || kind == DrafterKind::kEagle3;
+}
+
 bool lies_on_last_stage(const ModelConfig& drafter) noexcept {
-  return drafter.drafter.has_value() && drafter.drafter->kind == DrafterKind::kEagle3;
+  const auto kind = drafter.drafter.has_value() ? drafter.drafter->kind : std::nullopt;
+  return kind.has_value() && runs_on_last_stage_only(*kind);
 }
 
 WeightShares weight_shares(const ParameterEstimate& estimate,

@@ -286,7 +286,7 @@ Refusal does_not_fit(const Allocation& allocation, const std::optional<Shortage>
   if (shortage.has_value()) {
     const bool alike = std::ranges::equal(budgets, std::vector(budgets.size(), budgets.front()));
     refusal.missing_bytes = shortage->missing;
-    refusal.what = fmt::format("{} need a KV budget of {} on a rank{}, and {} are there", asked,
+    refusal.what = fmt::format("{} {} a KV budget of {} on a rank{}, and {} are there", asked, need,
                                size_text(shortage->least),
                                alike ? std::string{} : fmt::format(" of stage {}", shortage->stage),
                                size_text(budgets[shortage->stage]));
@@ -371,6 +371,10 @@ const ModelConfig* drafter_model(const PlanRequest& request) {
              : nullptr;
 }
 
+bool loads_next_token_layers(const PlanRequest& request) {
+  return request.drafter.has_value() && request.drafter->kind == DrafterKind::kMtp;
+}
+
 using Ledgers = std::vector<std::vector<LedgerLine>>;
 
 /// The stage with the least left.
@@ -424,6 +428,18 @@ Result<void> fill_plan(Allocation& allocation, Ledgers& ledgers, BudgetEnd end, 
 
 }  // namespace
 
+Result<std::vector<std::vector<LedgerLine>>> stage_ledgers(const PlanRequest& request) {
+  return stage_ledgers(request.budget, request.device, request.parallelism,
+                       request.workload.max_batched_tokens, request.target, drafter_model(request),
+                       loads_next_token_layers(request));
+}
+
+Result<std::vector<LedgerLine>> budget_ledger(const PlanRequest& request) {
+  return budget_ledger(request.budget, request.device, request.parallelism,
+                       request.workload.max_batched_tokens, request.target, drafter_model(request),
+                       loads_next_token_layers(request));
+}
+
 Result<Plan> allocate_plan(const PlanRequest& request, const Resolution& resolution,
                            BudgetEnd end) {
   if (auto checked = check_request(request); !checked) {
@@ -433,10 +449,7 @@ Result<Plan> allocate_plan(const PlanRequest& request, const Resolution& resolut
             .resolution = resolution,
             .decisions = resolution.decisions,
             .refusals = resolution.refusals};
-  auto ledgers =
-      stage_ledgers(request.budget, request.device, request.parallelism,
-                    request.workload.max_batched_tokens, request.target, drafter_model(request),
-                    request.drafter.has_value() && request.drafter->kind == DrafterKind::kMtp);
+  auto ledgers = stage_ledgers(request);
   if (!ledgers) {
     return std::move(ledgers).error();
   }

@@ -2,6 +2,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plan/stage_pools.hpp"
 
+#include <kvpool/plan/memory_budget.hpp>
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -105,10 +107,6 @@ std::vector<ModelLayer> mtp_layers(const ModelConfig& target) {
         {.index = LayerIndex{static_cast<std::int32_t>(index)}, .caches = target.mtp_layer});
   }
   return layers;
-}
-
-bool runs_on_last_stage_only(DrafterKind kind) noexcept {
-  return kind == DrafterKind::kMtp || kind == DrafterKind::kEagle3;
 }
 
 template <typename Layers>

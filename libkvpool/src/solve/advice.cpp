@@ -210,16 +210,11 @@ class Adviser {
   /// Estimated weights of a rank, also where the ledger starts below them or they were given for
   /// another split.
   [[nodiscard]] static Bytes weights_of(const PlanRequest& request) {
-    BudgetRequest budget = request.budget;
-    budget.kv_budget.reset();
-    budget.weights.reset();
-    budget.gpu_memory = Bytes{std::int64_t{1} << 50};
-    const bool has_drafter = request.drafter.has_value();
-    const auto ledger = budget_ledger(
-        budget, request.device, request.parallelism, request.workload.max_batched_tokens,
-        request.target,
-        has_drafter && request.drafter->model.has_value() ? &*request.drafter->model : nullptr,
-        has_drafter && request.drafter->kind == DrafterKind::kMtp);
+    PlanRequest estimated = request;
+    estimated.budget.kv_budget.reset();
+    estimated.budget.weights.reset();
+    estimated.budget.gpu_memory = Bytes{std::int64_t{1} << 50};
+    const auto ledger = budget_ledger(estimated);
     Bytes sum;
     if (ledger.has_value()) {
       for (const LedgerLine& line : *ledger) {

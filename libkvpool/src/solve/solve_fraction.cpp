@@ -1,6 +1,5 @@
 // SPDX-FileCopyrightText: The kvpool authors
 // SPDX-License-Identifier: Apache-2.0
-#include <kvpool/plan/memory_budget.hpp>
 #include <kvpool/plan/planner.hpp>
 #include <kvpool/solve/solver.hpp>
 
@@ -44,12 +43,7 @@ std::int64_t smallest_share(const PlanRequest& request, const CapabilityRegistry
 
 /// What each stage has left.
 std::vector<LedgerLine> budget_lines(const PlanRequest& request) {
-  const bool has_drafter = request.drafter.has_value();
-  const auto ledgers = stage_ledgers(
-      request.budget, request.device, request.parallelism, request.workload.max_batched_tokens,
-      request.target,
-      has_drafter && request.drafter->model.has_value() ? &*request.drafter->model : nullptr,
-      has_drafter && request.drafter->kind == DrafterKind::kMtp);
+  const auto ledgers = stage_ledgers(request);
   std::vector<LedgerLine> lines;
   if (ledgers.has_value()) {
     for (const std::vector<LedgerLine>& ledger : *ledgers) {

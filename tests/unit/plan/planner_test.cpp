@@ -93,11 +93,18 @@ TEST_CASE("a plan does not fit and says how many bytes are missing, exactly") {
   REQUIRE(plan.refusals.size() == 1);
   // Four sequences of 131,072 tokens of 131,072 bytes: 64 GiB.
   CHECK(plan.refusals[0].id == "does_not_fit");
+  CHECK_THAT(plan.refusals[0].what,
+             Catch::Matchers::ContainsSubstring("4 sequences of 131,072 tokens need a KV budget"));
   CHECK(plan.refusals[0].missing_bytes == Bytes{63 * kGiB});
   // 8,192 tokens are there: 2,048 for each of four.
   CHECK(plan.capacity.tokens == Tokens{8'192});
   CHECK(plan.capacity.max_len == Tokens{2'048});
   CHECK(plan.capacity.sequences == Sequences{0});
+  request.workload.max_num_seqs = Sequences{1};
+  const Plan one = plan_of(request);
+  REQUIRE(one.refusals.size() == 1);
+  CHECK_THAT(one.refusals[0].what,
+             Catch::Matchers::ContainsSubstring("1 sequence of 131,072 tokens needs a KV budget"));
 }
 
 TEST_CASE("the draft pool keeps its own format when the target's is FP8") {

@@ -78,7 +78,8 @@ struct PackedOptions {
           .head_dim = params.k.dim,
           .window_left = params.window_left,
           .blocks = params.split.blocks,
-          .split_tokens = options.split_tokens};
+          .split_tokens = options.split_tokens,
+          .instance = options.instance};
 }
 
 /// What packed attention is sized for.
@@ -111,28 +112,31 @@ struct PackedSizes {
 /// kernel
 [[nodiscard]] Result<PackedSizes> packed_sizes(const PackedShape& shape);
 
-/// Plans that a step may need beside each other: layers with windows of different sizes do not
-/// share one.
+/// Plans that a step may need beside each other, and that a plan of pools charges: layers with
+/// windows of different sizes do not share one, nor do passes with other query tokens.
 inline constexpr std::int64_t kPackedPlans = 4;
 
 /// Where the memory of packed attention lies in one region, for all layers of a stream: the
-/// exchange, which is zero before the first launch and belongs to these kernels alone, then
-/// `kPackedPlans` plans, then the workspace. A batch without a fixed split has no workspace.
+/// exchange, which is zero before the first launch and belongs to these kernels alone, then the
+/// plans, then the workspace. A batch without a fixed split has no workspace.
 struct PackedMemory {
-  Bytes exchange{};   ///< of `SplitPlan::counters`, from the region's begin
-  Bytes plan{};       ///< of each plan, a multiple of 256
-  Bytes workspace{};  ///< `AttentionParams::workspace_bytes`
+  Bytes exchange{};                   ///< of `SplitPlan::counters`, from the region's begin
+  Bytes plan{};                       ///< of each plan, a multiple of 256
+  Bytes workspace{};                  ///< `AttentionParams::workspace_bytes`
+  std::int64_t plans = kPackedPlans;  ///< beside each other
   /// From the region's begin to a plan.
   [[nodiscard]] Bytes plan_offset(std::int64_t index) const { return exchange + plan * index; }
   /// From the region's begin to the workspace.
-  [[nodiscard]] Bytes workspace_offset() const { return plan_offset(kPackedPlans); }
+  [[nodiscard]] Bytes workspace_offset() const { return plan_offset(plans); }
   /// Of the region.
   [[nodiscard]] Bytes total() const { return workspace_offset() + workspace; }
 };
 
-/// Memory for a shape and every smaller one; what a plan of pools charges for it.
-/// @return as `packed_sizes`
-[[nodiscard]] Result<PackedMemory> packed_memory(const PackedShape& shape);
+/// Memory for a shape and every smaller one; with `kPackedPlans` what a plan of pools charges for
+/// it.
+/// @return as `packed_sizes`; `kInvalidArgument` for less than one plan or more than 2^20
+[[nodiscard]] Result<PackedMemory> packed_memory(const PackedShape& shape,
+                                                 std::int64_t plans = kPackedPlans);
 
 /// Whether a plan can be made from these. Contents of device memory are not read.
 /// @return `kInvalidArgument` with the field as key

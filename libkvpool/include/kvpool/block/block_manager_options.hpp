@@ -5,6 +5,7 @@
 #include <kvpool/block/page_pool.hpp>
 #include <kvpool/core/units.hpp>
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 
@@ -49,6 +50,11 @@ struct BlockManagerOptions {
   PageHook on_free{};
   /// Runs when a page is handed out: check the poison here.
   PageHook on_allocate{};
+
+  /// `draft_max_length`, or what stands for it.
+  [[nodiscard]] Tokens draft_limit() const noexcept {
+    return std::min(draft_max_length.value_or(max_length), max_length);
+  }
 };
 
 }  // namespace kvpool

@@ -101,13 +101,15 @@ struct WeightShares {
                                          const Parallelism& parallelism) noexcept;
 
 /// True for a drafter that runs behind the target's last layer, and so lies on the last pipeline
-/// stage as a whole: Eagle3.
+/// stage as a whole, weights and pools: MTP and Eagle3.
+[[nodiscard]] bool runs_on_last_stage_only(DrafterKind kind) noexcept;
+/// The same of a drafter's config; false for a target's.
 [[nodiscard]] bool lies_on_last_stage(const ModelConfig& drafter) noexcept;
 
 /// The lines of every pipeline stage, from the device's total down to `kv_budget`, which is the
 /// last; its bytes may be negative when the weights alone do not fit. Stages differ in their
-/// weights where a checkpoint says what each loads: estimates are divided evenly. An Eagle3 drafter
-/// lies on the last stage, other drafters are dealt out as their pools are.
+/// weights where a checkpoint says what each loads: estimates are divided evenly. An MTP or Eagle3
+/// drafter lies on the last stage, other drafters are dealt out as their pools are.
 /// @param device the GPU, if known
 /// @param step_tokens tokens of one step (`max_num_batched_tokens`), which activations grow with
 /// @param target the model; @param drafter its drafter, or null

@@ -4,8 +4,11 @@
 
 #include <kvpool/capability/capability_registry.hpp>
 #include <kvpool/core/result.hpp>
+#include <kvpool/plan/memory_budget.hpp>
 #include <kvpool/plan/plan_request.hpp>
 #include <kvpool/plan/pool_plan.hpp>
+
+#include <vector>
 
 namespace kvpool {
 
@@ -15,6 +18,13 @@ namespace kvpool {
 ///   for a malformed request
 [[nodiscard]] Result<Resolution> resolve(const PlanRequest& request,
                                          const CapabilityRegistry& registry);
+
+/// What a request leaves to kvpool on every pipeline stage.
+/// @return as `stage_ledgers` of its parts
+[[nodiscard]] Result<std::vector<std::vector<LedgerLine>>> stage_ledgers(
+    const PlanRequest& request);
+/// The same of the stage that has the least left.
+[[nodiscard]] Result<std::vector<LedgerLine>> budget_ledger(const PlanRequest& request);
 
 /// Which end of the assumed lines of a ledger a plan reckons with.
 enum class BudgetEnd {
